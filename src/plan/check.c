@@ -9,6 +9,7 @@ struct check {
     const struct sw_program *program;
     int32_t *written; /* [n_values] instruction that wrote the value; -1 = not yet; leaves: 0 */
     bool one_round;   /* every micro-step is the last of its step */
+    bool is_stage;    /* see sw_program_is_stage */
     sw_value *newest; /* [n_values] by root: the version that its bytes hold now */
     int32_t *issued;  /* [n_instrs] see sw_program_issued */
     struct sw_cells cells;
@@ -327,6 +328,21 @@ static sw_status check_operands(const struct check *c, struct beside *b, int32_t
     return SW_OK;
 }
 
+/* Checks the buffers of the instructions that are known to be complete from instruction i on. */
+static sw_status check_retired(const struct check *c, const struct beside *b,
+                               int32_t known[SW_QUEUE_COUNT], int32_t i)
+{
+    for (int q = 1; q < SW_QUEUE_COUNT; q++) {
+        for (; known[q] < b->clocks.now[SW_QUEUE_COMPUTE][q]; known[q]++) {
+            const struct sw_instr *done = &c->program->instrs[known[q] + 1];
+            if ((int)done->queue == q && !done->exchange.blocking) {
+                SW_TRY(check_under_way(c, known[q] + 1, i));
+            }
+        }
+    }
+    return SW_OK;
+}
+
 /* Goes through the instructions and what each finds complete. Checks operands, transfers, and that
  * a buffer lives until its instructions are known to be complete. */
 static sw_status check_queues(const struct check *c, struct beside *b)
@@ -348,20 +364,17 @@ static sw_status check_queues(const struct check *c, struct beside *b)
         }
         sw_clocks_step(&b->clocks, i);
         SW_TRY(check_under_way(c, i, i));
-        for (int q = 1; q < SW_QUEUE_COUNT; q++) {
-            for (; known[q] < b->clocks.now[SW_QUEUE_COMPUTE][q]; known[q]++) {
-                const struct sw_instr *done = &program->instrs[known[q] + 1];
-                if ((int)done->queue == q && !done->exchange.blocking) {
-                    SW_TRY(check_under_way(c, known[q] + 1, i));
-                }
-            }
+        SW_TRY(check_retired(c, b, known, i));
+        if (sw_program_settles(program, c->is_stage, i)) { /* check_phases.c has what is left */
+            sw_clocks_settle(&b->clocks, i);
+            SW_TRY(check_retired(c, b, known, i));
         }
     }
     for (int32_t i = 0; i < end; i++) { /* the others are waited for at the end */
         const struct sw_instr *instr = &program->instrs[i];
         if (instr->queue != SW_QUEUE_COMPUTE && !instr->exchange.blocking &&
             i > known[instr->queue]) {
-            SW_TRY(check_under_way(c, i, sw_program_settled(program, i)));
+            SW_TRY(check_under_way(c, i, end - 1));
         }
     }
     return SW_OK;
@@ -488,8 +501,10 @@ static sw_status check_sizes(const struct check *c, const struct sw_plan_options
 sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options *options)
 {
     for (int p = 0; p < plan->n_programs; p++) {
-        struct check c = {
-            .plan = plan, .program = &plan->programs[p], .one_round = sw_has_one_round(options)};
+        struct check c = {.plan = plan,
+                          .program = &plan->programs[p],
+                          .one_round = sw_has_one_round(options),
+                          .is_stage = sw_program_is_stage(&plan->programs[p], options)};
         const size_t n = (size_t)c.program->ir->n_values + 1;
         c.written = sw_alloc("plan", n * sizeof *c.written);
         c.newest = sw_alloc("plan", n * sizeof *c.newest);
@@ -515,6 +530,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         if (st == SW_OK) {
             st = sw_plan_check_lives(plan, c.program);
+        }
+        if (st == SW_OK && c.is_stage) {
+            st = sw_plan_check_phases(c.program, options);
         }
         if (st == SW_OK) {
             st = sw_plan_check_places(c.program, &c.cells);

@@ -94,3 +94,19 @@ void sw_clocks_step(struct sw_clocks *clocks, int32_t i)
     clocks->now[on][on] = i;
     clocks->issued[on] = i;
 }
+
+void sw_clocks_settle(struct sw_clocks *clocks, int32_t i)
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        for (int r = 0; r < SW_QUEUE_COUNT; r++) {
+            clocks->now[q][r] = i;
+        }
+    }
+}
+
+bool sw_program_settles(const struct sw_program *program, bool is_stage, int32_t i)
+{
+    return is_stage && i + 1 < program->n_instrs &&
+           program->instrs[i].segment < SW_SEGMENT_UPDATE &&
+           sw_instr_key(&program->instrs[i]) != sw_instr_key(&program->instrs[i + 1]);
+}

@@ -64,25 +64,18 @@ static void align_for_disk(struct sw_program *program, const struct sw_ir_op *op
     }
 }
 
-/* When memory that was sent may be written again. */
-enum sent {
-    NOT_SENT,
-    SENT_UNTIL_NEXT, /* in the next backward */
-    SENT_UNTIL_BACK, /* after backward, which waits for the receiver, of the chunk; or, if backward
-                        sends it, of the chunk before */
-};
+enum { SENT = 1, RECEIVED = 2 };
 
-/* Finds the buffers that are sent before the update. */
-static void find_sent(const struct sw_program *program, uint8_t *sent)
+/* Notes which buffers are sent or received before the update. */
+static void find_travels(const struct sw_program *program, uint8_t *travels)
 {
     const struct sw_ir *ir = program->ir;
     for (int32_t i = 0; i < program->segment_first[SW_SEGMENT_UPDATE]; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         if (op->move == SW_MOVE_SEND) {
-            const bool next =
-                op->phase == SW_PHASE_BACKWARD && ir->groups[op->exchange.group].me > 0;
-            sent[program->buffer_of[sw_ir_root(ir, op->in[0])]] =
-                next ? SENT_UNTIL_NEXT : SENT_UNTIL_BACK;
+            travels[program->buffer_of[sw_ir_root(ir, op->in[0])]] |= SENT;
+        } else if (op->move == SW_MOVE_RECV) {
+            travels[program->buffer_of[sw_ir_root(ir, op->out[0])]] |= RECEIVED;
         }
     }
 }
@@ -97,46 +90,40 @@ static struct sw_pipe_phase phase_of(const struct sw_instr *instr)
     return (struct sw_pipe_phase){.chunk = (int)instr->chunk, .segment = segments[instr->segment]};
 }
 
-/* The slots that a buffer needs; 0 = it lives within a phase. An input is there from the first
+/* The slots that a buffer needs, 0 if it lives within a phase. An input is there from the first
  * phase on. */
 static int count_slots(const struct sw_program *program, const struct sw_buffer *buffer,
-                       enum sent sent)
+                       unsigned travels)
 {
     const struct sw_program_draft *draft = &program->draft;
     const bool is_input =
         buffer->value >= 0 && program->ir->values[buffer->value].role == SW_ROLE_INPUT;
     const struct sw_pipe_phase start = {.segment = SW_PIPE_FORWARD};
     const struct sw_pipe_phase from = is_input ? start : phase_of(&program->instrs[buffer->first]);
-    struct sw_pipe_phase until = phase_of(&program->instrs[buffer->last]);
-    if (from.segment == until.segment && from.chunk == until.chunk) {
-        if (sent != SENT_UNTIL_BACK) {
-            return sent == SENT_UNTIL_NEXT;
-        }
-        until.chunk -= from.segment == SW_PIPE_BACKWARD;
-        until.segment = SW_PIPE_BACKWARD;
-    }
-    return sw_pipe_slots(draft->phases, draft->n_phases, &from, &until);
+    const struct sw_pipe_phase until = phase_of(&program->instrs[buffer->last]);
+    return from.segment == until.segment && from.chunk == until.chunk && travels == 0
+               ? 0
+               : sw_pipe_slots(draft->phases, draft->n_phases, &from, &until,
+                               (travels & RECEIVED) != 0, travels & SENT ? draft->late : 0);
 }
 
 /* A value that a later phase reads gets a slot for each micro-batch that has passed the first one
- * and not the last one. Its memory is not shared with other values of forward and backward, since
- * their phases may come in any order. Other values live within a phase.
- *
- * A value that is sent is on its way for some time. One of forward has arrived when its gradient
- * comes, so it has slots, too. One of backward has arrived before the next backward begins. */
+ * and not the last one. A value that is received or sent is in use longer at that end. The memory
+ * of both is not shared with other values of forward and backward, since phases may come in any
+ * order. Other values live within a phase. */
 static sw_status make_rings(struct sw_program *program)
 {
     const int32_t update = program->segment_first[SW_SEGMENT_UPDATE];
     if (program->draft.n_phases == 0) {
         return SW_OK;
     }
-    uint8_t *sent = sw_alloc_zero("plan", (size_t)program->n_buffers + 1, sizeof *sent);
-    SW_TRY_ALLOC(sent, "the memory map");
-    find_sent(program, sent);
+    uint8_t *travels = sw_alloc_zero("plan", (size_t)program->n_buffers + 1, sizeof *travels);
+    SW_TRY_ALLOC(travels, "the memory map");
+    find_travels(program, travels);
     for (int32_t b = 0; b < program->n_buffers; b++) {
         struct sw_buffer *buffer = &program->buffers[b];
         const bool may = !buffer->persistent && buffer->last < update;
-        const int slots = may ? count_slots(program, buffer, (enum sent)sent[b]) : 0;
+        const int slots = may ? count_slots(program, buffer, travels[b]) : 0;
         if (slots == 0) {
             continue;
         }
@@ -147,7 +134,7 @@ static sw_status make_rings(struct sw_program *program)
         buffer->first = 0;
         buffer->last = update - 1;
     }
-    sw_free(sent);
+    sw_free(travels);
     return SW_OK;
 }
 
@@ -161,9 +148,7 @@ static sw_status find_lives(struct sw_program *program)
         struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &ir->ops[instr->op];
         const int32_t first = issued = sw_instr_is_inside(instr) ? issued : i;
-        const bool sends = op->move == SW_MOVE_SEND && program->draft.n_phases > 0 &&
-                           instr->segment < SW_SEGMENT_UPDATE;
-        const int32_t last = sends ? i : instr->retired; /* make_rings counts what is sent */
+        const int32_t last = instr->retired;
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);
         }

@@ -54,6 +54,6 @@ const char *sw_segment_name(enum sw_segment segment)
 
 const char *sw_step_action_name(enum sw_step_action action)
 {
-    static const char *const names[] = {"run", "losses", "agree", "commit"};
+    static const char *const names[] = {"run", "receive", "losses", "agree", "commit"};
     return names[action];
 }

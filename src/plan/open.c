@@ -25,6 +25,7 @@ static void clear_program(struct sw_program *program)
         .draft.n_least = program->draft.n_least,
         .draft.phases = program->draft.phases,
         .draft.n_phases = program->draft.n_phases,
+        .draft.late = program->draft.late,
         .n_instrs = program->n_instrs,
         .flops = program->flops,
         .recomputed = program->recomputed,
@@ -211,6 +212,7 @@ static sw_status put_in_order(struct sw_plan *plan, const struct sw_plan_options
         sw_free(plan->programs[i].draft.phases);
         plan->programs[i].draft.phases = NULL;
         plan->programs[i].draft.n_phases = 0;
+        plan->programs[i].draft.late = 0;
     }
     return st;
 }

@@ -54,6 +54,25 @@ int sw_stage_chunks(const struct sw_plan_options *options)
     return options->stage_blocks && options->policy.chunks > 1 ? options->policy.chunks : 1;
 }
 
+bool sw_program_is_stage(const struct sw_program *program, const struct sw_plan_options *options)
+{
+    return program->kind == SW_PROGRAM_TRAIN && sw_schedule_info(options->policy.schedule)->pipe;
+}
+
+static struct sw_pipe pipe_of(const struct sw_plan_options *options)
+{
+    const int64_t micro = sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options));
+    const int stages = options->stage_blocks ? sw_mesh_size(&options->mesh, 1U << SW_AXIS_PIPE) : 1;
+    return (struct sw_pipe){stages, sw_stage_chunks(options), (int)micro};
+}
+
+int sw_stage_late(const struct sw_plan_options *options)
+{
+    const struct sw_pipe_schedule *schedule = sw_schedule_info(options->policy.schedule)->pipe;
+    const struct sw_pipe pipe = pipe_of(options);
+    return schedule ? sw_pipe_late(schedule, &pipe) : 0;
+}
+
 sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_phase **out,
                           int64_t *n)
 {
@@ -64,14 +83,12 @@ sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_
     if (!schedule) {
         return SW_OK;
     }
-    const int64_t micro = sw_ceil_div(options->policy.micro_batches, sw_data_ranks(options));
-    const int stages = options->stage_blocks ? sw_mesh_size(&options->mesh, 1U << SW_AXIS_PIPE) : 1;
-    const struct sw_pipe pipe = {stages, sw_stage_chunks(options), (int)micro};
+    const struct sw_pipe pipe = pipe_of(options);
     sw_mesh_place(&options->mesh, options->me, place);
     const int64_t phases = sw_pipe_phases(schedule, &pipe);
     *out = sw_alloc("plan", (size_t)phases * sizeof **out);
     SW_TRY_ALLOC(*out, "the plan of a step");
-    schedule->list(&pipe, place[SW_AXIS_PIPE] % stages, *out);
+    schedule->list(&pipe, place[SW_AXIS_PIPE] % pipe.stages, *out);
     *n = phases;
     return SW_OK;
 }
@@ -338,6 +355,7 @@ static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options
         if (program->kind == SW_PROGRAM_TRAIN) {
             program->micro_batches = sw_program_micro_batches(options);
             SW_TRY(sw_stage_phases(options, &program->draft.phases, &program->draft.n_phases));
+            program->draft.late = sw_stage_late(options);
             SW_TRY(sw_pass_order(program->ir, options->policy.schedule, program->micro_batches));
         }
     }

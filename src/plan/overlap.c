@@ -325,7 +325,7 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
         emit(p, i);
         p->out[p->n_out - 1].exchange.batch = sw_ir_is_collective(op);
         note_reads(p, op);
-        if (p->outstanding <= room / 2) {
+        if (p->outstanding <= room / 2 && op->move != SW_MOVE_RECV) { /* receives come first */
             start_gathers(p, i + 1, end, room, false);
         }
     }

@@ -122,7 +122,15 @@ static void list_interleaved(const struct sw_pipe *pipe, int stage, struct sw_pi
         }
     }
 }
-const struct sw_pipe_schedule sw_pipe_interleaved = {.list = list_interleaved};
+/* The last stage works on a chunk of the first group one forward after the other, and the first
+ * stage needs the results after the rest of its own group, with a backward between two forwards. */
+static int late_interleaved(const struct sw_pipe *pipe)
+{
+    const int rest = group_first(pipe, 1) - pipe->stages;
+    return rest > 0 && pipe->chunks > 1 ? 1 + 2 * rest : 1;
+}
+const struct sw_pipe_schedule sw_pipe_interleaved = {.list = list_interleaved,
+                                                     .late = late_interleaved};
 
 /* ---- questions about the phases of a stage ---- */
 
@@ -138,16 +146,18 @@ static bool is_alike(const struct sw_pipe_phase *a, const struct sw_pipe_phase *
 }
 
 int sw_pipe_slots(const struct sw_pipe_phase *phases, int64_t n, const struct sw_pipe_phase *from,
-                  const struct sw_pipe_phase *until)
+                  const struct sw_pipe_phase *until, int early, int late)
 {
     int now = 0, most = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (is_alike(&phases[i], from)) {
-            now++;
-            most = now > most ? now : most;
-        } else if (is_alike(&phases[i], until)) {
-            now--;
-        }
+    for (int64_t at = -early; at < n; at++) { /* the phase that runs */
+        now += at + early < n && is_alike(&phases[at + early], from);
+        most = now > most ? now : most;
+        now -= at >= late && is_alike(&phases[at - late], until);
     }
     return most;
+}
+
+int sw_pipe_late(const struct sw_pipe_schedule *schedule, const struct sw_pipe *pipe)
+{
+    return schedule->late ? schedule->late(pipe) : 1;
 }

@@ -40,6 +40,7 @@ struct sw_pipe_schedule {
     bool has_weights; /* gradients of weights are a segment of their own */
     /* Lists all phases of a stage in order. out: [sw_pipe_phases] */
     void (*list)(const struct sw_pipe *pipe, int stage, struct sw_pipe_phase *out);
+    int (*late)(const struct sw_pipe *pipe); /* see sw_pipe_late; NULL = 1 */
 };
 /* All of forward, then all of backward. */
 extern const struct sw_pipe_schedule sw_pipe_gpipe;
@@ -53,10 +54,15 @@ extern const struct sw_pipe_schedule sw_pipe_zero_bubble;
 
 /* Number of phases of a stage. */
 int64_t sw_pipe_phases(const struct sw_pipe_schedule *schedule, const struct sw_pipe *pipe);
-/* Most micro-batches that are between two phases at once; of `from` and `until`, chunk and segment
- * count. They are neighbours, so micro-batch k can use slot k modulo this number. */
+/* Phases after its own during which a message may be in flight: 1, unless the next chunk of the
+ * model is due later. */
+int sw_pipe_late(const struct sw_pipe_schedule *schedule, const struct sw_pipe *pipe);
+/* Most micro-batches for which a value is in use at once. It is made in a phase like `from`, and
+ * last read in one like `until`; chunk and segment count. A message uses it longer: `early` phases
+ * before, if it is received, and `late` phases after, if it is sent. The micro-batches are
+ * neighbours, so micro-batch k can use slot k modulo this number. */
 int sw_pipe_slots(const struct sw_pipe_phase *phases, int64_t n, const struct sw_pipe_phase *from,
-                  const struct sw_pipe_phase *until);
+                  const struct sw_pipe_phase *until, int early, int late);
 
 /* ---- partition.c: blocks ---- */
 

@@ -305,6 +305,7 @@ struct sw_program_draft {
     int32_t n_least;              /* number of values before passes added theirs */
     struct sw_pipe_phase *phases; /* [n_phases] of this stage of a pipeline; NULL = there is none */
     int64_t n_phases;
+    int late;                       /* see sw_pipe_late */
     struct sw_scheduled *scheduled; /* [n_instrs] order before any prefetching */
 };
 struct sw_program_ports {
@@ -404,6 +405,8 @@ struct sw_tiled {
 
 enum sw_step_action {
     SW_STEP_RUN, /* run the instructions of a segment, of one chunk */
+    /* begin the receives of a phase of a pipeline; RUN of that phase leaves them out */
+    SW_STEP_RECEIVE,
     /* exchange the losses of all micro-batches between ranks: scalars of the update depend on
      * them */
     SW_STEP_LOSSES,
@@ -416,7 +419,7 @@ const char *sw_step_action_name(enum sw_step_action action);
 
 struct sw_step_phase {
     enum sw_step_action action;
-    /* fields of RUN */
+    /* fields of RUN and RECEIVE */
     int program;
     enum sw_segment segment;
     int chunk;     /* chunk of this stage of a pipeline */
@@ -427,8 +430,11 @@ struct sw_step_phase {
     /* instructions of the next phase start after all of this one; else transfers may overlap the
      * next phase */
     bool drains;
-    bool after_sent;  /* instructions start after all that backward sent before the phase */
-    bool leaves_sent; /* with `drains`: what the phase sends may be on its way after its end */
+    /* Number of the phase among those of a stage, from 1; 0 = it is not one of a pipeline. What a
+     * phase receives may arrive while the phase before it runs. */
+    int32_t turn;
+    int32_t sent; /* what the phases up to this turn send has left when this one starts; 0 = none */
+    bool runs_on; /* with `drains`: messages of this phase and the next may be in flight after it */
     /* The host waits for the phase. It learns of failures up to here, and of the scalars that
      * kernels wrote. LOSSES always waits. */
     bool joins;
@@ -575,7 +581,7 @@ enum { SW_GROUP_WORLD, SW_GROUP_DATA, SW_GROUP_COUNT };
 /* Index of the group of all ranks along exactly these axes, bits 1 << enum sw_axis; -1 = there is
  * none. */
 int sw_plan_group(const struct sw_plan *plan, unsigned axes);
-/* The queue of an exchange, by the axes of its group and its verb. */
+/* The queue of an exchange of forward, by the axes of its group and its verb. */
 enum sw_queue sw_exchange_queue(unsigned axes, enum sw_verb verb);
 
 /* The inputs of planning: device, model and training, and the choices made for them. */

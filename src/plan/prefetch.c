@@ -23,6 +23,7 @@ struct pass {
     size_t room, ahead; /* in bytes */
     struct slot *out;   /* [n_instrs] the new order */
     int32_t n_out;
+    bool is_stage;  /* see sw_program_is_stage */
     bool finished;  /* it is known whether the step is skipped */
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] by root, bytes that are loaded and not read */
@@ -138,8 +139,17 @@ static bool is_inside(const struct pass *p, int32_t i)
     return loop > 0 && i > 0 && op_of(p, i - 1)->loop == loop;
 }
 
+/* True if the load must stay in its phase of a pipeline: a phase of another micro-batch that runs in
+ * between may store the same bytes. Loads of the update move into the last phases. */
+static bool stays(const struct pass *p, int32_t load, int32_t at)
+{
+    const struct sw_instr *a = &p->program->instrs[load], *b = &p->program->instrs[at];
+    return p->is_stage && a->segment < SW_SEGMENT_UPDATE && sw_instr_key(a) != sw_instr_key(b);
+}
+
 /* Before each instruction, emits the loads that may be ahead of it, in their order, until room is
- * short or one must stay behind it. None moves into a batch or a loop. */
+ * short or one must stay behind it. None moves into a batch or a loop, or before what a phase
+ * receives. */
 static void order(struct pass *p)
 {
     const int32_t end = p->program->n_instrs;
@@ -149,7 +159,8 @@ static void order(struct pass *p)
         if (p->emitted[i]) {
             continue;
         }
-        const bool inside = sw_instr_is_inside(instr) || is_inside(p, i);
+        const bool inside =
+            sw_instr_is_inside(instr) || is_inside(p, i) || op_of(p, i)->move == SW_MOVE_RECV;
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
             if (op->move != SW_MOVE_LOAD || op->loop > 0 || p->emitted[next]) {
@@ -159,7 +170,8 @@ static void order(struct pass *p)
                 continue; /* other loads may pass results of the host that are not ready */
             }
             if (next != i &&
-                (p->ahead + sw_transfer_bytes(p->ir, op) > p->room || p->behind[next] >= i)) {
+                (stays(p, next, i) || p->ahead + sw_transfer_bytes(p->ir, op) > p->room ||
+                 p->behind[next] >= i)) {
                 break;
             }
             emit(p, next, i);
@@ -197,7 +209,8 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     struct pass p = {.program = program,
                      .ir = program->ir,
                      .cells = cells,
-                     .room = options->policy.transfer_bytes};
+                     .room = options->policy.transfer_bytes,
+                     .is_stage = sw_program_is_stage(program, options)};
     const size_t n = (size_t)program->n_instrs + 1;
     p.out = sw_alloc("plan", n * sizeof *p.out);
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);

@@ -90,6 +90,8 @@ struct sw_schedule_info {
 const struct sw_schedule_info *sw_schedule_info(enum sw_step_schedule schedule);
 /* Number of chunks of the model that this rank's stage has. */
 int sw_stage_chunks(const struct sw_plan_options *options);
+/* See sw_pipe_late; 0 = the schedule is not one of a pipeline. */
+int sw_stage_late(const struct sw_plan_options *options);
 /* Lists the phases of this rank's stage, if the schedule is one of a pipeline. The caller frees
  * them. *n: their number; 0 = another schedule */
 sw_status sw_stage_phases(const struct sw_plan_options *options, struct sw_pipe_phase **out,
@@ -154,9 +156,8 @@ sw_status sw_pass_waits(struct sw_program *program, const struct sw_cells *cells
 /* The instruction with which instruction i is issued: the first of its batch. Its operands are in
  * use from there to its `retired`. */
 int32_t sw_program_issued(const struct sw_program *program, int32_t i);
-/* The instruction at which instruction i is complete if none waits for it: the last one, or for a
- * message the last one before the update. */
-int32_t sw_program_settled(const struct sw_program *program, int32_t i);
+/* True if the program is run in the phases of a pipeline's stage. */
+bool sw_program_is_stage(const struct sw_program *program, const struct sw_plan_options *options);
 
 /* ---- clocks.c: what is known to be complete at each queue, from the waits alone ---- */
 struct sw_clocks {
@@ -174,6 +175,11 @@ void sw_clocks_find(const struct sw_clocks *clocks, int32_t i, const int32_t wai
                     int32_t out[SW_QUEUE_COUNT]);
 /* Issues instruction i with its waits. */
 void sw_clocks_step(struct sw_clocks *clocks, int32_t i);
+/* Everything up to instruction i is complete: a phase ends with it. */
+void sw_clocks_settle(struct sw_clocks *clocks, int32_t i);
+/* True if a phase of a pipeline ends with instruction i. It leaves nothing in flight but messages,
+ * and these touch memory that the next phase does not (memory.c); so waits are found by phase. */
+bool sw_program_settles(const struct sw_program *program, bool is_stage, int32_t i);
 
 /* ---- touches.c: the latest readers and writers of a root, by queue; -1 = none ---- */
 struct sw_touch {
@@ -270,6 +276,10 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
 
 /* Checks that buffers lie inside their tiers, and do not overlap while they are live. */
 sw_status sw_plan_check_lives(const struct sw_plan *plan, const struct sw_program *program);
+/* Checks the program of a pipeline's stage: what is in flight or in use across phases has memory of
+ * its own, and as many slots as their order needs. Receives are first in their phase. */
+sw_status sw_plan_check_phases(const struct sw_program *program,
+                               const struct sw_plan_options *options);
 /* Checks that a loop is loads, a kernel and stores of one piece each, and that a turn has room for
  * a piece. */
 sw_status sw_plan_check_loops(const struct sw_program *program);

@@ -39,12 +39,6 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
     return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
 
-int32_t sw_program_settled(const struct sw_program *program, int32_t i)
-{
-    const bool sent = sw_queue_sends(program->instrs[i].queue);
-    return (sent ? program->segment_first[SW_SEGMENT_UPDATE] : program->n_instrs) - 1;
-}
-
 size_t sw_program_address(const struct sw_program *program, sw_value v)
 {
     const struct sw_ir_value *info = &program->ir->values[v];

@@ -59,48 +59,90 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
     add(d, &phase);
 }
 
-/* True if backward sends a micro-batch's gradients from the memory of the previous one's. The first
- * stage sends them to the last one, which may take them much later; they have slots. */
-static bool reuses_sent(const struct sw_plan *plan, const struct draft *d)
+/* True if the phase begins with receives. */
+static bool receives(const struct sw_plan *plan, const struct sw_step_phase *phase)
 {
-    return d->is_cut && plan->groups[sw_plan_group(plan, 1U << SW_AXIS_PIPE)].me > 0;
+    const struct sw_program *program = &plan->programs[phase->program];
+    const struct sw_instr_range range = sw_program_range(program, phase->segment, phase->chunk);
+    return range.first < range.end && program->instrs[range.first].verb == SW_VERB_RECV;
 }
 
-/* Adds the phases of a stage. Each drains, since the next one may reuse its memory. local:
- * micro-batches that this rank has */
-static void add_stage(const struct draft *d, const struct sw_plan *plan,
-                      const struct sw_pipe_phase *phases, int64_t n, int64_t local, bool updates)
+/* Adds phase i of a stage, or its receives. */
+static struct sw_step_phase phase_of(const struct draft *d, const struct sw_pipe_phase *phases,
+                                     int64_t i, int64_t local)
 {
     static const enum sw_segment segments[] = {[SW_PIPE_FORWARD] = SW_SEGMENT_FORWARD,
                                                [SW_PIPE_BACKWARD] = SW_SEGMENT_BACKWARD,
                                                [SW_PIPE_WEIGHTS] = SW_SEGMENT_WEIGHTS};
-    const int last = (int)d->step->rounds - 1;
-    bool ended = false; /* a phase after the forward of the last micro-batch has been added */
+    return (struct sw_step_phase){.action = SW_STEP_RUN,
+                                  .program = d->program,
+                                  .segment = segments[phases[i].segment],
+                                  .chunk = phases[i].chunk,
+                                  .round = phases[i].micro,
+                                  .n_micro = phases[i].micro < local,
+                                  .turn = d->is_cut ? (int32_t)i + 1 : 0,
+                                  .drains = true};
+}
+
+/* Begins what a phase receives. */
+static void add_receives(const struct draft *d, const struct sw_plan *plan,
+                         const struct sw_step_phase *phase)
+{
+    struct sw_step_phase only = *phase;
+    only.action = SW_STEP_RECEIVE;
+    only.drains = false;
+    if (d->is_cut && receives(plan, phase)) {
+        add(d, &only);
+    }
+}
+
+/* The first phase after the forward of the last micro-batch that works on it; n = none. */
+static int64_t find_end(const struct draft *d, const struct sw_pipe_phase *phases, int64_t n)
+{
+    int64_t i = 0;
+    while (i < n &&
+           (phases[i].micro < d->step->rounds - 1 || phases[i].segment == SW_PIPE_FORWARD)) {
+        i++;
+    }
+    return i;
+}
+
+/* The last turn whose messages have left when a phase starts. */
+static int32_t sent_before(int late, int32_t turn)
+{
+    return turn > late + 1 ? turn - 1 - late : 0;
+}
+
+/* Adds the phases of a stage. Each drains, since the next one may reuse its memory. Exception:
+ * messages, and the receives of the next one begin first. LOSSES waits for all messages, so none is
+ * ahead of it. local: micro-batches that this rank has */
+static void add_stage(const struct draft *d, const struct sw_plan *plan,
+                      const struct sw_pipe_phase *phases, int64_t n, int64_t local,
+                      const struct sw_plan_options *options)
+{
+    const bool updates = options->rule != NULL;
+    const int late = sw_stage_late(options);
+    const int64_t end = updates ? find_end(d, phases, n) : n;
+    const int64_t meets = plan->update.norms_in_backward ? end : n;
+    int64_t received = 0; /* phases whose receives have begun */
     for (int64_t i = 0; i < n; i++) {
-        const bool forward = phases[i].segment == SW_PIPE_FORWARD;
-        const bool is_last = updates && phases[i].micro == last;
-        const bool ends = is_last && !forward, first = ends && !ended;
-        if (first && plan->update.norms_in_backward) {
+        struct sw_step_phase phase = phase_of(d, phases, i, local);
+        phase.is_last = updates && phases[i].micro == d->step->rounds - 1;
+        phase.sent = sent_before(late, phase.turn);
+        phase.runs_on = d->is_cut && i < n - 1;
+        phase.joins = i == n - 1 && meets < n && !flows_into_update(plan);
+        if (i == meets) {
             add_action(d, SW_STEP_LOSSES);
         }
-        if (first && plan->update.in_backward && !plan->update.two_slots) {
+        for (; received < n && received <= i + (i + 1 != meets); received++) {
+            struct sw_step_phase next = phase_of(d, phases, received, local);
+            next.sent = sent_before(late, next.turn - 1);
+            add_receives(d, plan, &next);
+        }
+        if (i == end && plan->update.in_backward && !plan->update.two_slots) {
             d->step->n_safe = d->step->n_phases;
         }
-        ended |= ends;
-        add(d, &(struct sw_step_phase){
-                   .action = SW_STEP_RUN,
-                   .program = d->program,
-                   .segment = segments[phases[i].segment],
-                   .chunk = phases[i].chunk,
-                   .round = phases[i].micro,
-                   .n_micro = phases[i].micro < local,
-                   .is_last = is_last,
-                   .after_sent = reuses_sent(plan, d) && phases[i].segment == SW_PIPE_BACKWARD,
-                   .leaves_sent = d->is_cut && i < n - 1,
-                   .drains = d->is_cut || !ends || !flows_into_update(plan),
-                   .joins = updates && i == n - 1 && plan->update.norms_in_backward &&
-                            !flows_into_update(plan),
-               });
+        add(d, &phase);
     }
 }
 
@@ -172,7 +214,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     struct sw_pipe_phase *phases;
     int64_t n;
     SW_TRY(sw_stage_phases(options, &phases, &n));
-    step->phases = sw_alloc_zero("plan", (size_t)(n + rounds * MOST_OF_ROUND + MOST_OF_UPDATE),
+    step->phases = sw_alloc_zero("plan", (size_t)(2 * n + rounds * MOST_OF_ROUND + MOST_OF_UPDATE),
                                  sizeof *step->phases);
     if (!step->phases) {
         sw_free(phases);
@@ -184,7 +226,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     step->micro_batches = options->policy.micro_batches;
     step->holds_faults = plan->groups[SW_GROUP_WORLD].n > 1 && plan->update.two_slots;
     if (n > 0) {
-        add_stage(&d, plan, phases, n, local, options->rule);
+        add_stage(&d, plan, phases, n, local, options);
     } else {
         add_rounds(&d, plan, local, options->rule);
     }

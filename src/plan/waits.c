@@ -3,6 +3,9 @@
 // reads what it writes, or writes what it touches. Exception: waits that another wait implies are
 // dropped. Work in flight is bounded: a batch of reductions waits for the previous one, stores are
 // limited by bytes.
+//
+// The phases of a pipeline run in another order than their instructions stand. Waits are therefore
+// found phase by phase, from what is in flight when one starts: messages, which no wait is about.
 #include <string.h>
 
 #include "plan/private.h"
@@ -206,10 +209,23 @@ static void retire(struct pass *p, int32_t known[SW_QUEUE_COUNT], int32_t i)
     }
 }
 
+/* Nothing before the next phase has to be waited for. */
+static void settle(struct pass *p, int32_t known[SW_QUEUE_COUNT], int32_t i)
+{
+    sw_clocks_settle(&p->clocks, i);
+    retire(p, known, i);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        p->reduced[q] = -1;
+        p->store_tail[q] = i + 1;
+        p->store_bytes[q] = 0;
+    }
+}
+
 /* Sets waits and `retired` of all instructions. What nobody has waited for is retired at the
  * end. */
 static void run(struct pass *p, int32_t end)
 {
+    const bool is_stage = sw_program_is_stage(p->program, p->options);
     int32_t known[SW_QUEUE_COUNT];
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         known[q] = p->reduced[q] = -1;
@@ -225,13 +241,16 @@ static void run(struct pass *p, int32_t end)
             instr->retired = i;
         }
         retire(p, known, i);
+        if (sw_program_settles(p->program, is_stage, i)) {
+            settle(p, known, i);
+        }
     }
     for (int32_t i = 0; i < end; i++) { /* a blocking exchange is a batch of its own */
         struct sw_instr *instr = &p->program->instrs[i];
         for (int32_t k = 0; instr->exchange.blocking && k < instr->exchange.batch; k++) {
             instr[k].retired = i + instr->exchange.batch - 1;
         }
-        instr->retired = instr->retired < 0 ? sw_program_settled(p->program, i) : instr->retired;
+        instr->retired = instr->retired < 0 ? end - 1 : instr->retired;
     }
 }
 

@@ -25,7 +25,7 @@ static sw_status wait_for(struct sw_executor *ex, enum sw_queue queue, int64_t u
 }
 
 /* Issues an instruction to a queue other than computation. The option `serial` lets nothing run
- * beside it. */
+ * beside it. Exception: messages of a pipeline, since each side would wait for the other. */
 static sw_status issue_beside(struct sw_executor *ex, const struct sw_walk *at)
 {
     struct sw_queue_job job = {.program = at->program,
@@ -34,10 +34,11 @@ static sw_status issue_beside(struct sw_executor *ex, const struct sw_walk *at)
                                .order = at->order,
                                .round = at->phase->round,
                                .holds_fault = ex->holds_faults};
+    const bool alone = ex->options.serial && at->phase->turn == 0;
     memcpy(job.needs, at->needs, sizeof job.needs);
-    SW_TRY(ex->options.serial ? barrier(ex, waiter_of(ex, at)) : SW_OK);
+    SW_TRY(alone ? barrier(ex, waiter_of(ex, at)) : SW_OK);
     SW_TRY(sw_queues_issue(ex->queues, at->program->instrs[at->instr].queue, &job));
-    return ex->options.serial ? barrier(ex, waiter_of(ex, at)) : SW_OK;
+    return alone ? barrier(ex, waiter_of(ex, at)) : SW_OK;
 }
 
 static sw_status issue(struct sw_executor *ex, const struct sw_walk *at)
@@ -175,7 +176,7 @@ sw_status sw_executor_join(struct sw_executor *ex)
 /* Runs a phase, and counts its time if it is one of instructions. */
 static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
 {
-    const bool runs = phase->action == SW_STEP_RUN;
+    const bool runs = phase->action <= SW_STEP_RECEIVE;
     const int64_t begun = runs ? sw_meter_begin(&ex->meter) : 0;
     const sw_status st = follow(ex, phase);
     if (runs) {
@@ -200,7 +201,7 @@ static int64_t waited_for_ranks(const struct sw_executor *ex)
 static sw_status count_phase(struct sw_executor *ex, const struct sw_step_phase *phase,
                              int64_t begin_ns, int64_t waited_ns)
 {
-    const bool runs = phase->action == SW_STEP_RUN;
+    const bool runs = phase->action <= SW_STEP_RECEIVE;
     const enum sw_segment segment = runs ? phase->segment : SW_SEGMENT_UPDATE;
     const int64_t now = sw_now_ns();
     if (segment == SW_SEGMENT_BACKWARD || segment == SW_SEGMENT_WEIGHTS) {

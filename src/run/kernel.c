@@ -128,10 +128,13 @@ static void note_step(struct sw_executor *ex, const struct sw_walk *at)
 static sw_status poison_dead(struct sw_executor *ex, const struct sw_walk *at)
 {
     const struct sw_program *program = at->program;
-    const bool is_on_its_way = at->phase->leaves_sent; /* what the last instructions send */
-    for (int32_t b = 0; b < program->n_buffers && !is_on_its_way; b++) {
+    for (int32_t b = 0; b < program->n_buffers; b++) {
         const struct sw_buffer *buffer = &program->buffers[b];
-        if (buffer->persistent || buffer->last != at->instr || buffer->tier == SW_TIER_DISK) {
+        /* in a pipeline: other phases may use it, or messages */
+        const bool is_shared = at->phase->runs_on && buffer->first == 0 &&
+                               buffer->last == program->segment_first[SW_SEGMENT_UPDATE] - 1;
+        if (buffer->persistent || buffer->last != at->instr || is_shared ||
+            buffer->tier == SW_TIER_DISK) {
             continue;
         }
         size_t first = buffer->offset, bytes = buffer->bytes;

@@ -288,7 +288,7 @@ static void write_step(const struct sw_step *step, struct sw_str *out)
     sw_str_puts(out, step ? "[" : "");
     for (int32_t i = 0; step && i < step->n_phases; i++) {
         const struct sw_step_phase *phase = &step->phases[i];
-        const bool runs = phase->action == SW_STEP_RUN;
+        const bool runs = phase->action <= SW_STEP_RECEIVE;
         begin_element(out);
         sw_put_text(out, "action", sw_step_action_name(phase->action));
         sw_put_text(out, "segment", runs ? sw_segment_name(phase->segment) : NULL);
@@ -297,6 +297,7 @@ static void write_step(const struct sw_step *step, struct sw_str *out)
         sw_put_number(out, "micro_batches", runs ? phase->n_micro : -1);
         sw_put_flag(out, "last", runs && phase->is_last);
         sw_put_flag(out, "drains", runs && phase->drains);
+        sw_put_flag(out, "runs_on", runs && phase->runs_on);
         sw_put_flag(out, "joins", runs && phase->joins);
         sw_put_flag(out, "rolls_back", i < step->n_safe);
         sw_str_putc(out, '}');

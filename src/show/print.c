@@ -96,11 +96,13 @@ static void print_step(const struct sw_step *step, struct sw_str *out)
 {
     for (int32_t i = 0; i < step->n_phases; i++) {
         const struct sw_step_phase *phase = &step->phases[i];
-        if (phase->action != SW_STEP_RUN) {
+        if (phase->action > SW_STEP_RECEIVE) {
             sw_str_printf(out, "%6d  %s\n", i, sw_step_action_name(phase->action));
             continue;
         }
-        sw_str_printf(out, "%6d  run %s", i, sw_segment_name(phase->segment));
+        sw_str_printf(out, "%6d  %s %s", i,
+                      phase->action == SW_STEP_RUN ? "run" : "begin the receives of",
+                      sw_segment_name(phase->segment));
         if (phase->chunk > 0) {
             sw_str_printf(out, " of chunk %d", phase->chunk);
         }
@@ -111,7 +113,10 @@ static void print_step(const struct sw_step *step, struct sw_str *out)
                                                 : " of all micro-batches from %lld on",
                           (long long)phase->round);
         }
-        sw_str_printf(out, "%s%s%s\n", phase->drains ? ", then a barrier" : "",
+        sw_str_printf(out, "%s%s%s\n",
+                      phase->runs_on  ? ", messages run on"
+                      : phase->drains ? ", then a barrier"
+                                      : "",
                       phase->joins ? ", the host waits" : "",
                       i < step->n_safe ? "" : "; a failure cannot be rolled back");
     }

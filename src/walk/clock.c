@@ -84,11 +84,15 @@ static sw_status issue(struct rank *r)
     return SW_OK;
 }
 
-enum {
-    ALL_QUEUES = (1 << SW_QUEUE_COUNT) - 1 - (1 << SW_QUEUE_COMPUTE),
-    EXCHANGES = 1 << SW_QUEUE_COMM | 1 << SW_QUEUE_TENSOR | 1 << SW_QUEUE_SENT |
-                1 << SW_QUEUE_RECEIVED | 1 << SW_QUEUE_SENT_BACK | 1 << SW_QUEUE_RECEIVED_BACK
-};
+/* The set of all queues, or of those that exchange. */
+static unsigned set_of_queues(bool all)
+{
+    unsigned set = 0;
+    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
+        set |= all || sw_queue_exchanges((enum sw_queue)q) ? 1U << q : 0;
+    }
+    return set;
+}
 
 /* Makes computation wait for the first of the queues that it drains. */
 static void drain(struct rank *r)
@@ -110,15 +114,15 @@ static sw_status pass(struct rank *r, const struct sw_event *event)
         wait_until(r, event->queue, event->until);
         return SW_OK;
     case SW_EVENT_BARRIER:
-        r->drains = ALL_QUEUES;
+        r->drains = set_of_queues(true);
         return SW_OK;
     case SW_EVENT_LOSSES:
     case SW_EVENT_AGREE: /* once the exchanges have arrived */
         r->meets = true;
-        r->drains = EXCHANGES;
+        r->drains = set_of_queues(false);
         return SW_OK;
     case SW_EVENT_JOIN: /* transfers continue */
-        r->drains = EXCHANGES;
+        r->drains = set_of_queues(false);
         return SW_OK;
     default:
         return SW_OK;

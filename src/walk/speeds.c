@@ -264,8 +264,8 @@ enum { MICRO_STEP = 2, SECOND = MICRO_STEP };
 
 static bool is_alike(const struct sw_step_phase *a, const struct sw_step_phase *b)
 {
-    return a->action == SW_STEP_RUN && b->action == SW_STEP_RUN && a->program == b->program &&
-           a->segment == b->segment && a->chunk == b->chunk && a->n_micro == b->n_micro &&
+    return a->action == SW_STEP_RUN && b->action == SW_STEP_RUN && a->turn == 0 && b->turn == 0 &&
+           a->program == b->program && a->segment == b->segment && a->n_micro == b->n_micro &&
            a->is_last == b->is_last && a->drains == b->drains && a->joins == b->joins;
 }
 

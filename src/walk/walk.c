@@ -8,6 +8,14 @@
  * passes through DRAIN and JOIN. */
 enum stage { ENTER, START, VISIT, WAITS, ISSUE, BLOCK, DRAIN, JOIN, PASS, MOVE };
 
+/* Orders of a phase of a pipeline follow those of all phases before it. */
+#define TURN (INT64_C(1) << 40)
+
+static int64_t first_order(const struct sw_step_phase *phase)
+{
+    return phase->turn * TURN;
+}
+
 /* True for instructions of the last micro-step in another one, and of a micro-batch that this rank
  * lacks. A skipped step is different: the kernels themselves see on the device that they must not
  * change anything. Copies, gathers and writes then move the old bytes. */
@@ -23,12 +31,13 @@ static int64_t order_of(const struct sw_walk *w, int32_t loop, int32_t j)
 {
     const struct sw_program *program = w->program;
     const struct sw_instr *instr = &program->instrs[j];
+    const int64_t order = first_order(w->phase) + instr->turn.order;
     if (instr->turn.loop == 0) {
-        return instr->turn.order;
+        return order;
     }
     const struct sw_loop *other = &program->loops[instr->turn.loop - 1];
     const int32_t piece = instr->turn.loop == loop ? w->piece : other->pieces - 1;
-    return instr->turn.order + (int64_t)piece * other->n;
+    return order + (int64_t)piece * other->n;
 }
 
 /* Sets `needs` and `order` for the visited piece. In a loop it may also need the instruction
@@ -39,14 +48,15 @@ static void find_needs(struct sw_walk *w, const struct sw_instr *instr)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         w->needs[q] = instr->waits[q] < 0 ? -1 : order_of(w, instr->turn.loop, instr->waits[q]);
     }
-    w->order = instr->turn.order;
+    w->order = first_order(w->phase) + instr->turn.order;
     if (instr->turn.loop > 0) {
         const int32_t n = program->loops[instr->turn.loop - 1].n,
                       before = w->piece - program->turns;
         w->order += (int64_t)w->piece * n;
         if (instr->turn.again >= 0 && before >= 0) {
             const struct sw_instr *other = &program->instrs[instr->turn.again];
-            w->needs[other->queue] = other->turn.order + (int64_t)before * n;
+            w->needs[other->queue] =
+                first_order(w->phase) + other->turn.order + (int64_t)before * n;
         }
     }
 }
@@ -128,10 +138,26 @@ static void move(struct sw_walk *w)
     w->stage = over ? ENTER : VISIT;
 }
 
+/* Sets the position to the first instruction of the phase, and `last`. The receives of a pipeline's
+ * phase are apart. */
+static void set_range(struct sw_walk *w)
+{
+    const struct sw_step_phase *phase = w->phase;
+    const struct sw_instr_range range = sw_program_range(w->program, phase->segment, phase->chunk);
+    int32_t end = range.first; /* of the receives */
+    while (phase->turn > 0 && end < range.end && w->program->instrs[end].verb == SW_VERB_RECV) {
+        end++;
+    }
+    const bool receives = phase->action == SW_STEP_RECEIVE;
+    w->instr = receives ? range.first : end;
+    w->last = (receives ? end : range.end) - 1;
+}
+
 /* Enters a phase, and moves to its first visit if it has instructions. Returns its first event. */
 static enum sw_event_kind enter(struct sw_walk *w)
 {
     static const enum sw_event_kind kinds[] = {[SW_STEP_RUN] = SW_EVENT_BEGIN,
+                                               [SW_STEP_RECEIVE] = SW_EVENT_BEGIN,
                                                [SW_STEP_LOSSES] = SW_EVENT_LOSSES,
                                                [SW_STEP_AGREE] = SW_EVENT_AGREE,
                                                [SW_STEP_COMMIT] = SW_EVENT_COMMIT};
@@ -142,11 +168,8 @@ static enum sw_event_kind enter(struct sw_walk *w)
     w->last = -1;
     w->stage = MOVE;
     w->queue = SW_QUEUE_COMPUTE + 1;
-    if (phase->action == SW_STEP_RUN) {
-        const struct sw_instr_range range =
-            sw_program_range(w->program, phase->segment, phase->chunk);
-        w->instr = range.first;
-        w->last = range.end - 1;
+    if (phase->action <= SW_STEP_RECEIVE) {
+        set_range(w);
         w->stage = START;
     }
     if (w->instr <= w->last) {
@@ -225,26 +248,40 @@ static bool next_of_instr(struct sw_walk *w, struct sw_event *out)
     }
 }
 
-/* Waits for earlier messages of backward of this rank, if the phase does. */
+/* In a pipeline: waits for what must have left. */
 static bool start(struct sw_walk *w, struct sw_event *out)
 {
+    const int32_t sent = w->phase->sent;
+    while (sent > 0 && w->queue < SW_QUEUE_COUNT) {
+        const enum sw_queue q = (enum sw_queue)w->queue++;
+        if (sw_queue_sends(q)) {
+            *out = (struct sw_event){SW_EVENT_WAIT, q, (sent + 1) * TURN - 1};
+            return true;
+        }
+    }
+    w->queue = SW_QUEUE_COMPUTE + 1;
     w->stage = w->instr <= w->last ? VISIT : DRAIN;
-    *out = (struct sw_event){SW_EVENT_WAIT, SW_QUEUE_SENT_BACK, SW_WALK_ALL};
-    return w->phase->after_sent;
+    return false;
 }
 
-/* Ends a phase with a barrier, or with a wait for each queue but that of messages. */
+/* Ends a phase with a barrier; in a pipeline with a wait for each queue, but for messages that run
+ * on. The phase's own receives do not. */
 static bool drain(struct sw_walk *w, struct sw_event *out)
 {
-    if (!w->phase->leaves_sent) {
+    if (!w->phase->runs_on) {
         return emit(w, JOIN, w->phase->drains, SW_EVENT_BARRIER, out);
     }
-    while (sw_queue_sends((enum sw_queue)w->queue)) {
-        w->queue++;
+    while (w->queue < SW_QUEUE_COUNT) {
+        const enum sw_queue q = (enum sw_queue)w->queue++;
+        if (!sw_queue_sends(q)) {
+            const bool received = sw_queue_receives(q);
+            *out = (struct sw_event){SW_EVENT_WAIT, q,
+                                     received ? first_order(w->phase) + TURN - 1 : SW_WALK_ALL};
+            return true;
+        }
     }
-    *out = (struct sw_event){SW_EVENT_WAIT, (enum sw_queue)w->queue, SW_WALK_ALL};
-    w->stage = (int8_t)(w->queue < SW_QUEUE_COUNT ? DRAIN : JOIN);
-    return w->queue++ < SW_QUEUE_COUNT;
+    w->stage = JOIN;
+    return false;
 }
 
 void sw_walk_begin(struct sw_walk *walk, const struct sw_plan *plan,

@@ -43,7 +43,7 @@ struct sw_walk {
     const struct sw_step_phase *phase;
     int32_t instr;
     int32_t piece; /* piece of a loop; else 0 */
-    int64_t order; /* see struct sw_instr; here for this piece */
+    int64_t order; /* see struct sw_instr; here for this piece and phase */
     /* By queue, the order of the latest instruction that must be complete before this one starts;
      * -1 = none. */
     int64_t needs[SW_QUEUE_COUNT];

@@ -201,7 +201,7 @@ static bool train_is_same(const struct sw_json *row)
     sw_pipe_1f1b.list(&clock.pipe, stage, phases);
     const int slots = sw_pipe_slots(phases, sw_pipe_phases(&sw_pipe_1f1b, &clock.pipe),
                                     &(struct sw_pipe_phase){.segment = SW_PIPE_FORWARD},
-                                    &(struct sw_pipe_phase){.segment = SW_PIPE_BACKWARD});
+                                    &(struct sw_pipe_phase){.segment = SW_PIPE_BACKWARD}, 0, 0);
     struct steps steps = {.buffers = slots > 2 ? slots : 2}; /* DeepSpeed has at least two */
     const int n = 2 * (clock.pipe.micro_batches + clock.pipe.stages - 1);
     sw_str_puts(&steps.text, "[");

@@ -127,7 +127,7 @@ static void check_phases(const struct run *run, int stage)
 static int count_slots(const struct run *run, int stage, int chunk, enum sw_pipe_segment until)
 {
     const struct sw_pipe_phase ends[] = {{chunk, 0, SW_PIPE_FORWARD}, {chunk, 0, until}};
-    return sw_pipe_slots(run->phases[stage], run->n, &ends[0], &ends[1]);
+    return sw_pipe_slots(run->phases[stage], run->n, &ends[0], &ends[1], 0, 0);
 }
 
 /* Slots are what the schedule promises, and micro-batches in flight never share one. */

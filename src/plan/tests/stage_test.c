@@ -316,9 +316,11 @@ static void check_survival(const struct sw_plan *plan)
     assert_true(program->n_buffers <= MOST_BUFFERS);
     for (int32_t p = 0; p < plan->step.n_phases; p++) {
         const struct sw_step_phase *phase = &plan->step.phases[p];
-        const bool micro_step = phase->action == SW_STEP_RUN && phase->segment < SW_SEGMENT_UPDATE;
+        const bool runs = phase->action <= SW_STEP_RECEIVE;
+        const bool micro_step = runs && phase->segment < SW_SEGMENT_UPDATE;
         const int64_t micro = micro_step ? phase->round : plan->step.rounds - 1;
-        const bool begins = micro_step && phase->segment == SW_SEGMENT_FORWARD && phase->chunk == 0;
+        const bool begins = micro_step && phase->action == SW_STEP_RUN &&
+                            phase->segment == SW_SEGMENT_FORWARD && phase->chunk == 0;
         for (int32_t b = 0; b < program->n_buffers && begins; b++) {
             const sw_value v = program->buffers[b].value;
             if (v >= 0 && program->ir->values[v].role == SW_ROLE_INPUT) {
@@ -326,54 +328,79 @@ static void check_survival(const struct sw_plan *plan)
             }
         }
         const struct sw_instr_range range = sw_program_range(program, phase->segment, phase->chunk);
-        for (int32_t i = range.first; phase->action == SW_STEP_RUN && i < range.end; i++) {
-            run_instr(&m, i, micro);
+        for (int32_t i = range.first; runs && i < range.end; i++) {
+            const bool receives = program->instrs[i].verb == SW_VERB_RECV;
+            if (phase->turn == 0 || receives == (phase->action == SW_STEP_RECEIVE)) {
+                run_instr(&m, i, micro);
+            }
         }
     }
 }
 
-/* Most slots of a value; only values that are in flight have several. What is sent has memory of
- * its own during forward and backward. */
+/* Most slots of a value that is neither sent nor received. Values that travel have memory of their
+ * own during forward and backward. */
 static void check_memory(const struct sw_plan *plan, int slots)
 {
     const struct sw_program *program = &plan->programs[0];
     const int32_t update = program->segment_first[SW_SEGMENT_UPDATE];
+    bool travels[MOST_BUFFERS] = {false};
     int most = 1;
-    for (int32_t b = 0; b < program->n_buffers; b++) {
-        most = slots_of(&program->buffers[b]) > most ? slots_of(&program->buffers[b]) : most;
-    }
-    assert_int_equal(most, slots);
-    for (int32_t i = 0; i < program->n_instrs; i++) {
+    for (int32_t i = 0; i < update; i++) {
         const struct sw_instr *instr = &program->instrs[i];
         const struct sw_ir_op *op = &program->ir->ops[instr->op];
-        if (instr->verb == SW_VERB_SEND) {
-            const struct sw_buffer *buffer = &program->buffers[program->buffer_of[op->in[0]]];
+        if (instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV) {
+            const sw_value v = instr->verb == SW_VERB_SEND ? op->in[0] : op->out[0];
+            const struct sw_buffer *buffer = &program->buffers[program->buffer_of[v]];
             assert_true(buffer->first == 0 && buffer->last == update - 1);
             assert_false(instr->exchange.blocking);
+            travels[program->buffer_of[v]] = true;
         }
     }
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const int n = slots_of(&program->buffers[b]);
+        most = n > most && !travels[b] ? n : most;
+    }
+    assert_int_equal(most, slots);
 }
 
-/* The runs of forward, backward and weights are the phases of the schedule; what they send may be
- * on its way, until the last one. */
-static void check_step(const struct sw_plan *plan, int me, const struct sw_pipe_phase *phases,
-                       int64_t n)
+/* True if a stage gets a message in such a phase. */
+static bool receives(const struct sw_pipe *pipe, int me, const struct sw_pipe_phase *phase)
+{
+    return (phase->segment == SW_PIPE_FORWARD && (me > 0 || phase->chunk > 0)) ||
+           (phase->segment == SW_PIPE_BACKWARD &&
+            (me < pipe->stages - 1 || phase->chunk < pipe->chunks - 1));
+}
+
+/* The runs of forward, backward and weights are the phases of the schedule. The receives of a phase
+ * begin before the phase before it runs, but not ahead of LOSSES. Messages run on, until the last
+ * phase. */
+static void check_step(const struct sw_plan *plan, const struct sw_pipe *pipe, int me,
+                       const struct sw_pipe_phase *phases, int64_t n)
 {
     static const enum sw_pipe_segment segments[] = {[SW_SEGMENT_FORWARD] = SW_PIPE_FORWARD,
                                                     [SW_SEGMENT_BACKWARD] = SW_PIPE_BACKWARD,
                                                     [SW_SEGMENT_WEIGHTS] = SW_PIPE_WEIGHTS};
-    int64_t at = 0;
+    int64_t at = 0, received = 0; /* phases that ran, and that receive or do not have to */
     for (int32_t i = 0; i < plan->step.n_phases; i++) {
         const struct sw_step_phase *phase = &plan->step.phases[i];
+        while (received < n && !receives(pipe, me, &phases[received])) {
+            received++;
+        }
+        if (phase->action == SW_STEP_RECEIVE) {
+            assert_int_equal(phase->round, phases[received].micro);
+            assert_int_equal(phase->turn, ++received);
+            assert_true(!phase->drains && at + 2 >= received);
+        }
+        assert_true(phase->action != SW_STEP_LOSSES || received <= at + 1 || at == n);
         if (phase->action != SW_STEP_RUN || phase->segment >= SW_SEGMENT_UPDATE) {
             continue;
         }
-        assert_true(at < n && phase->drains && phase->n_micro == 1);
+        assert_true(at < n && at < received && phase->drains && phase->n_micro == 1);
         assert_int_equal(phase->round, phases[at].micro);
         assert_int_equal(phase->chunk, phases[at].chunk);
         assert_int_equal(segments[phase->segment], phases[at].segment);
-        assert_int_equal(phase->after_sent, me > 0 && phase->segment == SW_SEGMENT_BACKWARD);
-        assert_int_equal(phase->leaves_sent, ++at < n);
+        assert_int_equal(phase->turn, ++at);
+        assert_int_equal(phase->runs_on, at < n);
     }
     assert_int_equal(at, n);
 }
@@ -387,10 +414,37 @@ static int most_slots(const struct sw_pipe *pipe, const struct sw_pipe_schedule 
         const struct sw_pipe_phase from = {c, 0, SW_PIPE_FORWARD};
         const struct sw_pipe_phase until = {c, 0,
                                             row->has_weights ? SW_PIPE_WEIGHTS : SW_PIPE_BACKWARD};
-        const int slots = sw_pipe_slots(phases, sw_pipe_phases(row, pipe), &from, &until);
+        const int slots = sw_pipe_slots(phases, sw_pipe_phases(row, pipe), &from, &until, 0, 0);
         most = slots > most ? slots : most;
     }
     return most;
+}
+
+/* bounds: [parts + 1] */
+static struct sw_plan_options options_of(enum sw_step_schedule schedule, const struct sw_pipe *pipe,
+                                         int me, int *bounds)
+{
+    sw_partition_uniform(BLOCKS, pipe->stages * pipe->chunks, bounds);
+    return (struct sw_plan_options){.device = {test_query, NULL},
+                                    .policy.micro_batches = pipe->micro_batches,
+                                    .policy.schedule = schedule,
+                                    .policy.chunks = pipe->chunks,
+                                    .clip = 1,
+                                    .rule = &test_adam,
+                                    .kernel_set = "test",
+                                    .mesh.size = {[SW_AXIS_PIPE] = pipe->stages},
+                                    .me = me,
+                                    .stage_blocks = bounds};
+}
+
+static struct sw_plan *open_plan(const struct sw_plan_options *options)
+{
+    struct sw_plan *plan = NULL;
+    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(false)};
+    if (plan_once(&spec, 1, options, &plan) < 0) { /* verifies the plan, too */
+        fail_msg("%s", sw_error_message());
+    }
+    return plan;
 }
 
 static void check_plan(enum sw_step_schedule schedule, struct sw_pipe pipe, int me)
@@ -398,24 +452,10 @@ static void check_plan(enum sw_step_schedule schedule, struct sw_pipe pipe, int 
     const struct sw_pipe_schedule *row = sw_schedule_info(schedule)->pipe;
     struct sw_pipe_phase phases[128];
     int bounds[BLOCKS + 1];
-    struct sw_plan *plan = NULL;
-    const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(false)};
-    const struct sw_plan_options options = {.device = {test_query, NULL},
-                                            .policy.micro_batches = pipe.micro_batches,
-                                            .policy.schedule = schedule,
-                                            .policy.chunks = pipe.chunks,
-                                            .clip = 1,
-                                            .rule = &test_adam,
-                                            .kernel_set = "test",
-                                            .mesh.size = {[SW_AXIS_PIPE] = pipe.stages},
-                                            .me = me,
-                                            .stage_blocks = bounds};
-    sw_partition_uniform(BLOCKS, pipe.stages * pipe.chunks, bounds);
-    if (plan_once(&spec, 1, &options, &plan) < 0) { /* verifies the plan, too */
-        fail_msg("%s", sw_error_message());
-    }
+    const struct sw_plan_options options = options_of(schedule, &pipe, me, bounds);
+    struct sw_plan *plan = open_plan(&options);
     row->list(&pipe, me, phases);
-    check_step(plan, me, phases, sw_pipe_phases(row, &pipe));
+    check_step(plan, &pipe, me, phases, sw_pipe_phases(row, &pipe));
     check_memory(plan, most_slots(&pipe, row, phases));
     check_survival(plan);
     sw_plan_close(plan);
@@ -516,6 +556,40 @@ static void outputs_go_to_all_stages(void **state)
     sw_graph_close(g);
 }
 
+/* A slot less, or memory that is shared, of anything that outlasts its phase is found. */
+static void hazards_across_phases_are_found(void **state)
+{
+    (void)state;
+    int bounds[BLOCKS + 1], n_fewer = 0, n_shared = 0;
+    const struct sw_pipe pipe = {3, 1, 4};
+    const struct sw_plan_options options = options_of(SW_STEP_1F1B, &pipe, 1, bounds);
+    struct sw_plan *plan = open_plan(&options);
+    const struct sw_program *program = &plan->programs[0];
+    const int32_t update = program->segment_first[SW_SEGMENT_UPDATE];
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        struct sw_buffer *buffer = &program->buffers[b];
+        const struct sw_buffer before = *buffer;
+        const bool apart = !buffer->persistent && buffer->first == 0 && buffer->last == update - 1;
+        if (apart && buffer->micro_bytes > 0) {
+            buffer->bytes -= buffer->micro_bytes;
+            assert_int_equal(sw_plan_check_phases(program, &options), SW_E_ARG);
+            assert_non_null(strstr(sw_error_message(), "slots, and needs more"));
+            *buffer = before;
+            n_fewer++;
+        }
+        if (apart) {
+            buffer->last--;
+            assert_int_equal(sw_plan_check_phases(program, &options), SW_E_ARG);
+            assert_non_null(strstr(sw_error_message(), "and shares its memory"));
+            *buffer = before;
+            n_shared++;
+        }
+    }
+    assert_true(n_fewer > 3 && n_shared >= n_fewer);
+    assert_int_equal(sw_plan_check(plan, &options), SW_OK);
+    sw_plan_close(plan);
+}
+
 static void what_cannot_be_cut_is_named(void **state)
 {
     (void)state;
@@ -540,6 +614,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_are_planned),
     cmocka_unit_test(stages_with_a_copy_know_all_its_uses),
     cmocka_unit_test(outputs_go_to_all_stages),
+    cmocka_unit_test(hazards_across_phases_are_found),
     cmocka_unit_test(what_cannot_be_cut_is_named),
 };
 

@@ -8,7 +8,7 @@
 #include "support/test.h"
 #include "walk/walk.h"
 
-enum { MOST_STAGES = 8, MOST_RANKS = 16 };
+enum { MOST_STAGES = 8, MOST_PARTS = 32, MOST_RANKS = 16 };
 
 /* A model of equal blocks; what comes before and after them is small. */
 static struct sw_graph *tower(int blocks)
@@ -43,17 +43,20 @@ static struct sw_graph *tower(int blocks)
 struct mesh {
     int pipe, data, blocks, micro_batches;
     enum sw_step_schedule schedule;
+    int chunks;
 };
 
 static struct sw_plan *plan_of(const struct mesh *m, int me)
 {
-    int bounds[MOST_STAGES + 1];
+    const int parts = m->pipe * (m->chunks > 1 ? m->chunks : 1);
+    int bounds[MOST_PARTS + 1];
     struct sw_plan *plan = NULL;
     const struct sw_program_spec spec = {SW_PROGRAM_TRAIN, tower(m->blocks)};
     const struct sw_plan_options options = {
         .device = {test_query, NULL},
         .policy = {.micro_batches = m->micro_batches * m->data,
                    .schedule = m->schedule,
+                   .chunks = m->chunks,
                    .stage = m->data > 1},
         .limits = {.reduce_bucket_elems = 1 << 14, .allgather_bucket_elems = 1 << 14},
         .overlap = true,
@@ -63,7 +66,7 @@ static struct sw_plan *plan_of(const struct mesh *m, int me)
         .mesh.size = {[SW_AXIS_PIPE] = m->pipe, [SW_AXIS_DATA] = m->data},
         .me = me,
         .stage_blocks = bounds};
-    sw_partition_uniform(m->blocks, m->pipe, bounds);
+    sw_partition_uniform(m->blocks, parts, bounds);
     if (plan_once(&spec, 1, &options, &plan) < 0) {
         fail_msg("%s", sw_error_message());
     }
@@ -143,10 +146,10 @@ static double walk_all(const struct mesh *m, struct sw_clock_rank *ranks,
 
 static void one_rank_of_each_stage_stands_for_all(void **state)
 {
-    static const struct mesh meshes[] = {{2, 2, 4, 3, SW_STEP_1F1B},
-                                         {3, 2, 5, 4, SW_STEP_GPIPE},
-                                         {4, 3, 4, 2, SW_STEP_1F1B},
-                                         {2, 1, 3, 4, SW_STEP_GPIPE}};
+    static const struct mesh meshes[] = {{2, 2, 4, 3, SW_STEP_1F1B, 1},
+                                         {3, 2, 5, 4, SW_STEP_GPIPE, 1},
+                                         {4, 3, 4, 2, SW_STEP_1F1B, 1},
+                                         {2, 1, 3, 4, SW_STEP_GPIPE, 1}};
     (void)state;
     const struct sw_speeds speeds = speeds_of(1e7, 1e-5);
     for (size_t i = 0; i < SW_LEN(meshes); i++) {
@@ -174,7 +177,7 @@ static void see(void *ctx, const struct sw_clock_span *span)
 {
     struct seen *seen = ctx;
     const struct sw_instr *instr = &seen->plan->programs[0].instrs[span->instr];
-    const bool sends = instr->queue == SW_QUEUE_SENT, receives = instr->queue == SW_QUEUE_RECEIVED;
+    const bool sends = sw_queue_sends(instr->queue), receives = sw_queue_receives(instr->queue);
     assert_true(span->end > span->begin);
     assert_true(span->begin >= seen->last[instr->queue] - 1e-9);
     seen->last[instr->queue] = span->end;
@@ -192,7 +195,7 @@ static void see(void *ctx, const struct sw_clock_span *span)
 static void spans_tell_what_ran(void **state)
 {
     (void)state;
-    const struct mesh m = {3, 1, 6, 5, SW_STEP_1F1B};
+    const struct mesh m = {3, 1, 6, 5, SW_STEP_1F1B, 1};
     const struct sw_speeds speeds = speeds_of(1e7, 0);
     struct sw_clock_rank stages[MOST_STAGES];
     struct seen seen[MOST_STAGES] = {0};
@@ -219,10 +222,236 @@ static void spans_tell_what_ran(void **state)
     close_ranks(stages, m.pipe);
 }
 
+static const enum sw_step_schedule schedules[] = {SW_STEP_GPIPE, SW_STEP_1F1B, SW_STEP_ZERO_BUBBLE,
+                                                  SW_STEP_INTERLEAVED};
+
+/* A stage waits for its neighbours, and for its own messages to leave, but never in a circle. */
+static void no_schedule_deadlocks(void **state)
+{
+    (void)state;
+    const struct sw_speeds speeds = speeds_of(1e9, 0);
+    for (size_t i = 0; i < SW_LEN(schedules); i++) {
+        const int most = schedules[i] == SW_STEP_INTERLEAVED ? 3 : 1;
+        for (int k = 0; k < 8 * 4 * most; k++) {
+            const int pipe = 2 + k % 4, chunks = 1 + k / 4 % most;
+            const struct mesh m = {pipe, 1, pipe * chunks, 1 + k / 4 / most, schedules[i], chunks};
+            struct sw_clock_rank stages[MOST_STAGES];
+            open_stages(&m, stages);
+            assert_true(predict(stages, pipe, &speeds) > 0);
+            close_ranks(stages, pipe);
+        }
+    }
+}
+
+/* ---- memory ---- */
+
+/* Bytes of a message that is in flight. */
+struct flight {
+    enum sw_queue queue;
+    int64_t order;
+    size_t first, end;
+    bool writes;
+};
+
+/* The memory of a stage: its contents, and messages in flight. A unit is 16 bytes. */
+struct shadow {
+    const struct sw_plan *plan;
+    int64_t *holds; /* [units] tag of the buffer and the micro-batch; 0 = nothing */
+    struct flight flights[64];
+    int n_flights;
+};
+enum { UNIT = 16 };
+
+static int64_t tag_of(int32_t buffer, int64_t round)
+{
+    return 1 + buffer + (round << 32);
+}
+
+/* The transient buffer that the operand of an instruction is in; -1 = none. */
+static int32_t buffer_of(const struct sw_program *program, int32_t instr,
+                         const struct sw_operand *operand)
+{
+    for (int32_t b = 0; b < program->n_buffers && operand->tier == SW_TIER_DEVICE; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        if (!buffer->persistent && buffer->tier == SW_TIER_DEVICE && buffer->first <= instr &&
+            instr <= buffer->last && buffer->offset <= operand->offset &&
+            operand->offset < buffer->offset + buffer->bytes) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+/* No message writes these bytes, or touches them if they are written. needs: messages that are
+ * waited for, by queue */
+static void check_flights(const struct shadow *s, size_t first, size_t end, bool writes,
+                          const int64_t needs[SW_QUEUE_COUNT])
+{
+    for (int i = 0; i < s->n_flights; i++) {
+        const struct flight *f = &s->flights[i];
+        const bool meets = f->first < end && first < f->end && (writes || f->writes);
+        assert_true(!meets || f->order <= needs[f->queue]);
+    }
+}
+
+/* Touches the bytes of an operand in a phase. Reads find what was written for the same
+ * micro-batch. */
+static void touch(struct shadow *s, const struct sw_walk *at, const struct sw_operand *operand,
+                  bool writes)
+{
+    static const int64_t none[SW_QUEUE_COUNT] = {[0 ... SW_QUEUE_COUNT - 1] = -1};
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    const bool travels = instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV;
+    const int32_t b = buffer_of(at->program, at->instr, operand);
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_MICRO] = at->phase->round};
+    if (b < 0 || operand->bytes == 0) {
+        return;
+    }
+    const size_t first = operand->offset + sw_operand_shift(operand, index),
+                 end = first + operand->bytes;
+    check_flights(s, first, end, writes, travels ? at->needs : none);
+    for (size_t u = first / UNIT; u <= (end - 1) / UNIT; u++) {
+        if (writes) {
+            s->holds[u] = tag_of(b, at->phase->round);
+        } else {
+            assert_true(s->holds[u] == tag_of(b, at->phase->round));
+        }
+    }
+    if (travels) {
+        assert_in_range(s->n_flights, 0, SW_LEN(s->flights) - 1);
+        s->flights[s->n_flights++] = (struct flight){instr->queue, at->order, first, end, writes};
+    }
+}
+
+static void issue(struct shadow *s, const struct sw_walk *at)
+{
+    const struct sw_instr *instr = &at->program->instrs[at->instr];
+    const struct sw_operand *operands = &at->program->operands[instr->operands];
+    const int n_in = instr->verb == SW_VERB_RECV ? 0 : instr->n_in;
+    const int n = instr->verb == SW_VERB_KERNEL ? n_in + instr->n_out : 1;
+    for (int k = 0; k < n; k++) {
+        touch(s, at, &operands[k], k >= n_in);
+    }
+}
+
+/* Gives the inputs of a micro-batch, as its first forward begins. */
+static void give(struct shadow *s, const struct sw_walk *at)
+{
+    for (int32_t i = 0; i < at->program->ports.n_inputs; i++) {
+        if (at->program->ports.inputs[i].at.tier == SW_TIER_DEVICE) {
+            touch(s, at, &at->program->ports.inputs[i].at, true);
+        }
+    }
+}
+
+static void land(struct shadow *s, enum sw_queue queue, int64_t until)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_flights; i++) {
+        if (s->flights[i].queue != queue || s->flights[i].order > until) {
+            s->flights[n++] = s->flights[i];
+        }
+    }
+    s->n_flights = n;
+}
+
+/* Walks forward and backward of a stage, and checks every access. */
+static void walk_memory(const struct sw_plan *plan)
+{
+    struct shadow s = {.plan = plan};
+    struct sw_walk walk;
+    struct sw_event event;
+    s.holds = calloc(plan->tier_bytes[SW_TIER_DEVICE] / UNIT + 1, sizeof *s.holds);
+    sw_walk_begin(&walk, plan, plan->step.phases, plan->step.n_phases);
+    do {
+        sw_walk_next(&walk, &event);
+        const struct sw_step_phase *phase = walk.phase;
+        if (event.kind == SW_EVENT_BEGIN && phase->action == SW_STEP_RUN &&
+            phase->segment == SW_SEGMENT_FORWARD && phase->chunk == 0) {
+            give(&s, &walk);
+        } else if (event.kind == SW_EVENT_ISSUE) {
+            issue(&s, &walk);
+        } else if (event.kind == SW_EVENT_WAIT) {
+            land(&s, event.queue, event.until);
+        } else if (event.kind == SW_EVENT_BARRIER || event.kind == SW_EVENT_LOSSES) {
+            s.n_flights = 0;
+        }
+    } while (event.kind != SW_EVENT_END && walk.phase->segment < SW_SEGMENT_UPDATE);
+    free(s.holds);
+}
+
+static void messages_share_no_byte_with_what_runs(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (int pipe = 2; pipe <= 4; pipe++) {
+            for (int m = 1; m <= 9; m += 1 + m / 3) {
+                const int chunks = schedules[i] == SW_STEP_INTERLEAVED ? 2 : 1;
+                const struct mesh mesh = {pipe, 1, pipe * chunks, m, schedules[i], chunks};
+                for (int s = 0; s < pipe; s++) {
+                    struct sw_plan *plan = plan_of(&mesh, s);
+                    walk_memory(plan);
+                    sw_plan_close(plan);
+                }
+            }
+        }
+    }
+}
+
+static double idle_share(const struct sw_clock_rank *stages, int n)
+{
+    double sum = 0;
+    for (int s = 0; s < n; s++) {
+        sum += stages[s].idle / n;
+    }
+    return sum;
+}
+
+/* With equal stages and no wire, a pipeline waits only while it fills and drains. */
+static void equal_stages_idle_while_they_fill_and_drain(void **state)
+{
+    (void)state;
+    const struct sw_speeds speeds = speeds_of(INFINITY, 0);
+    for (int pipe = 2; pipe <= 4; pipe++) {
+        for (int n = 2; n <= 16; n *= 2) {
+            for (int i = 0; i < 2; i++) { /* gpipe, 1f1b */
+                const struct mesh m = {pipe, 1, 4 * pipe, n, schedules[i], 1};
+                struct sw_clock_rank stages[MOST_STAGES];
+                open_stages(&m, stages);
+                const double wanted = (pipe - 1.0) / (n + pipe - 1);
+                predict(stages, pipe, &speeds);
+                assert_true(fabs(idle_share(stages, pipe) - wanted) < 0.03 * wanted);
+                close_ranks(stages, pipe);
+            }
+        }
+    }
+}
+
+/* A message that is shorter than a forward costs a stage at most its own time per micro-batch. */
+static void messages_hide_behind_phases(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 16; n *= 2) {
+        for (double sent = 1e6; sent < 1e9; sent *= 3) {
+            const struct mesh m = {2, 1, 8, n, SW_STEP_1F1B, 1};
+            const struct sw_speeds wire = speeds_of(sent, 0), none = speeds_of(INFINITY, 0);
+            struct sw_clock_rank stages[MOST_STAGES];
+            open_stages(&m, stages);
+            /* of a stage: 4 blocks of 2 products, and of twice that for their gradients */
+            const double forward = 4 * 2 * 2.0 * 64 * 64 * 256 / 1e9, both = 3 * forward;
+            const double message = 64 * 64 * 4 / sent;
+            const double without = predict(stages, 2, &none), with = predict(stages, 2, &wire);
+            assert_true(with >= without);
+            assert_true(message >= forward || with / without <= 1.05 + message / both);
+            close_ranks(stages, 2);
+        }
+    }
+}
+
 static void stages_of_different_worlds_are_refused(void **state)
 {
     (void)state;
-    const struct mesh two = {2, 1, 4, 2, SW_STEP_1F1B}, three = {3, 1, 4, 2, SW_STEP_1F1B};
+    const struct mesh two = {2, 1, 4, 2, SW_STEP_1F1B, 1}, three = {3, 1, 4, 2, SW_STEP_1F1B, 1};
     const struct sw_speeds speeds = speeds_of(1e9, 0), *all[] = {&speeds, &speeds};
     struct sw_clock_rank stages[] = {{.plan = plan_of(&two, 0)}, {.plan = plan_of(&three, 1)}};
     bool unknown[SW_LOAD_COUNT];
@@ -236,7 +465,7 @@ static void stages_of_different_worlds_are_refused(void **state)
 static void survives_lack_of_memory(void **state)
 {
     (void)state;
-    const struct mesh m = {2, 2, 4, 2, SW_STEP_1F1B};
+    const struct mesh m = {2, 2, 4, 2, SW_STEP_1F1B, 1};
     const struct sw_speeds speeds = speeds_of(1e9, 0), *all[] = {&speeds, &speeds};
     struct sw_clock_rank stages[MOST_STAGES];
     bool unknown[SW_LOAD_COUNT];
@@ -256,6 +485,10 @@ static void survives_lack_of_memory(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_rank_of_each_stage_stands_for_all),
     cmocka_unit_test(spans_tell_what_ran),
+    cmocka_unit_test(no_schedule_deadlocks),
+    cmocka_unit_test(messages_share_no_byte_with_what_runs),
+    cmocka_unit_test(equal_stages_idle_while_they_fill_and_drain),
+    cmocka_unit_test(messages_hide_behind_phases),
     cmocka_unit_test(stages_of_different_worlds_are_refused),
     cmocka_unit_test(survives_lack_of_memory),
 };
