@@ -113,7 +113,9 @@ static void note_step(struct sw_executor *ex, const struct sw_walk *at)
     for (int k = 0; k < instr->n_in + instr->n_out; k++) {
         const struct sw_operand *operand = &program->operands[instr->operands + k];
         if (operand->tier == SW_TIER_DEVICE) {
-            note_range(ex, sw_executor_slot(ex, operand, at->phase->round), operand->bytes);
+            /* slices that travel include the padding */
+            note_range(ex, sw_executor_slot(ex, operand, at->phase->round),
+                       sw_instr_exchanges(instr) ? operand->room : operand->bytes);
         }
     }
     if (instr->workspace >= 0) {
