@@ -22,11 +22,20 @@ int sw_program_micro_batches(const struct sw_plan_options *options)
                : 1;
 }
 
+/* Work of the update within backward follows the exchange of losses. With several chunks, a stage
+ * takes messages of another one after both have exchanged theirs, so they would wait for each
+ * other. */
+static bool may_reach_backward(const struct sw_plan_options *options)
+{
+    return options->rule && sw_stage_chunks(options) == 1;
+}
+
 /* An overflow is known only with the last gradient. If it may skip the step, earlier updates must
  * be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
 {
-    return options->rule && options->clip == 0 && (!options->fp16 || options->policy.two_slots) &&
+    return may_reach_backward(options) && options->clip == 0 &&
+           (!options->fp16 || options->policy.two_slots) &&
            (options->policy.states_tier != SW_TIER_DEVICE ||
             options->policy.params_tier != SW_TIER_DEVICE);
 }
@@ -35,7 +44,7 @@ bool sw_updates_in_backward(const struct sw_plan_options *options)
 bool sw_norms_in_backward(const struct sw_plan_options *options)
 {
     return sw_updates_in_backward(options) ||
-           (options->rule && options->policy.grads_tier != SW_TIER_DEVICE);
+           (may_reach_backward(options) && options->policy.grads_tier != SW_TIER_DEVICE);
 }
 
 bool sw_sums_before_reducing(const struct sw_plan_options *options)
