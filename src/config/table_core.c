@@ -637,9 +637,11 @@ static const struct config_field spillway_fields[] = {
            "rank first (boundary)",
            BUILT),
     CHOICE("schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
-           "order of a step: one micro-batch after the other, or all of them block by block, so "
-           "that parameters move once per step (vertical); the others are for pipelines, whose "
-           "default is 1f1b",
+           "order of a step: one micro-batch after the other (horizontal), or all of them block by "
+           "block, so that parameters move once per step (vertical); for pipelines: all forward "
+           "first (gpipe), backward as early as possible (1f1b, their default), the same with "
+           "several chunks per stage (interleaved), or with gradients of weights put off "
+           "(zero-bubble)",
            BUILT),
     JSON("partition", "\"time\"",
          "division of blocks among the stages of a pipeline: by predicted time (time, also called "
@@ -647,8 +649,9 @@ static const struct config_field spillway_fields[] = {
          "name matches, such as decoder.layers.3 (type:REGEX), or a list of the first block of "
          "each chunk and the number of blocks",
          BUILT),
-    INT("chunks", AT(parallel.chunks), "1", 1, HIGHEST,
-        "chunks of blocks on each stage of a pipeline, above 1 with schedule \"interleaved\"",
+    INT("chunks", AT(parallel.chunks), "1", 1, 4095,
+        "chunks of blocks on each stage of a pipeline, above 1 with schedule \"interleaved\"; each "
+        "needs a block",
         BUILT),
     BOOL("sequence_parallel", AT(parallel.sequence_parallel), "true",
          "between products, tensor ranks compute norms, dropout and residuals on parts of the "

@@ -369,7 +369,11 @@ static void tied_tables_get_the_gradients_of_all_uses(void **state)
 /* Each technique and each rule on stages, with a tied table. */
 static void techniques_work_in_each_stage(void **state)
 {
-    static const int meshes[][2] = {{2, 2}, {4, 1}, {2, 1}}; /* pipe, data */
+    static const struct {
+        int pipe, data, chunks;
+        const char *schedule;
+    } ways[] = {{2, 2, 1, "zero-bubble"}, {4, 1, 1, "1f1b"},        {2, 1, 2, "interleaved"},
+                {2, 2, 1, "gpipe"},       {2, 2, 2, "interleaved"}, {4, 1, 1, "zero-bubble"}};
     char disk[256];
     snprintf(disk, sizeof disk,
              ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
@@ -405,9 +409,10 @@ static void techniques_work_in_each_stage(void **state)
         job.stage = 3;
         job.model = tied;
         struct outcome *one = run(job);
-        job.pipe = meshes[i % 3][0];
-        job.data = meshes[i % 3][1];
-        job.schedule = i % 2 ? "1f1b" : "gpipe";
+        job.pipe = ways[i % SW_LEN(ways)].pipe;
+        job.data = ways[i % SW_LEN(ways)].data;
+        job.schedule = ways[i % SW_LEN(ways)].schedule;
+        job.chunks = ways[i % SW_LEN(ways)].chunks;
         assert_same(one, run(job));
         free(one);
     }
@@ -484,6 +489,8 @@ static void what_stages_cannot_share_is_refused(void **state)
             "no block has such a name; wanted a part of names such as");
     refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "\"type:(\""},
             "spillway.partition \"type:(\"");
+    refused((struct job){2, 1, 1, 0, .schedule = "interleaved", .chunks = 3},
+            "2 with 3 chunks per stage: the model has 4 blocks");
 }
 
 static void encoder_decoders_are_cut_in_all_programs(void **state)
