@@ -165,9 +165,11 @@ struct sw_eval_options {
      * encoder-decoder generates are written as {"prediction": .., "target": ..}, one per line. */
     const char *predictions;
     bool as_text, json;
+    sw_comm *comm; /* of this rank; borrowed; NULL = a single rank */
 };
 /* Evaluates a task and prints the results. *started is false if the call was refused before the
- * first batch. */
+ * first batch. Collective: ranks give the same options and evaluate the same rows together, and the
+ * first one writes. */
 SW_API sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool *started);
 /* Whether the task of a model is language modelling: the next token of text. SW_E_ARG: an option
  * does not apply to the task. */

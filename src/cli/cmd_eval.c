@@ -16,6 +16,7 @@ struct run {
     struct sw_chat_options chat; /* options for chats */
     struct task_flags task;
     const char *predictions;
+    sw_comm *comm; /* of a process that a launcher started; else NULL */
 };
 
 static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
@@ -106,6 +107,7 @@ static sw_status evaluate(const struct run *run, bool *started)
                   .adapter = run->adapter,
                   .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0},
         .inputs.seq_len = run->seq_len,
+        .run.comm = run->comm,
         .evaluate.loss = true,
     };
     st = st < 0 ? st : sw_initialize(&options, &engine);
@@ -123,14 +125,14 @@ static sw_status evaluate(const struct run *run, bool *started)
         };
         st = sw_dataset_open(&data, &dataset);
     }
-    if (st >= 0 && chat && !run->json) {
+    if (st >= 0 && chat && !run->json && cli_leads(run->comm)) {
         print_chat(chat, dataset, engine);
     }
     if (st >= 0) {
         *started = true;
         st = sum_losses(run, engine, dataset, &sum, &count);
     }
-    if (st >= 0) {
+    if (st >= 0 && cli_leads(run->comm)) {
         print_loss(run->json, count > 0 ? sum / count : NAN, count);
     }
     sw_dataset_close(dataset);
@@ -156,12 +158,13 @@ static sw_status evaluate_task(const struct run *run, bool *started)
                                             .batches = run->batches,
                                             .predictions = run->predictions,
                                             .as_text = run->as_text,
-                                            .json = run->json};
+                                            .json = run->json,
+                                            .comm = run->comm};
     return sw_eval(&options, stdout, started);
 }
 
 /* Returns the exit status. */
-static int evaluate_any(const struct command *command, const struct run *run)
+static int evaluate_any(const struct command *command, struct run *run)
 {
     bool text, started = false;
     sw_status st = sw_task_is_text(run->model, &run->task.o, &text);
@@ -170,7 +173,9 @@ static int evaluate_any(const struct command *command, const struct run *run)
         return cli_fail(command, CLI_REFUSED,
                         "--no-bos: rows of this task keep the tokenizer's template");
     }
+    st = st < 0 ? st : sw_world_open(CLI_DEADLINE_S, &run->comm);
     st = st < 0 ? st : text ? evaluate(run, &started) : evaluate_task(run, &started);
+    cli_close_world(run->comm, st);
     return st >= 0 ? CLI_DONE : cli_error(command, started ? CLI_FAILED : CLI_REFUSED);
 }
 
@@ -216,7 +221,9 @@ int sw_cmd_eval(int argc, char **argv)
     };
     const struct command command = {
         "eval", "--model DIR --data FILE.. [..]",
-        "Measures the loss and metrics over every row of the data.", CLI_FLAGS(flags),
+        "Measures the loss and metrics over every row of the data. Ranks of a launcher evaluate\n"
+        "the same rows together; the first one prints.",
+        CLI_FLAGS(flags),
         "--model run/model --data test.txt\n"
         "--model bert-reviews --data reviews.csv --task classify\n"
         "--model org/name --adapter run/adapter --data chats.jsonl --json\n"};

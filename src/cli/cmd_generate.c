@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include "cli/model_flags.h"
-#include "spillway/comm.h"
 
 enum { NOT_GIVEN = -1 };
-enum { DEADLINE_S = 300 };    /* longest wait for another rank */
 enum { CHAT_CONTEXT = 4096 }; /* limit on a conversation, if the model has room for more */
 
 struct run {
@@ -89,16 +87,10 @@ static sw_status print_token(void *ctx, const int32_t *ids, int64_t n)
     return sw_text_write(ctx, ids, n, false);
 }
 
-/* The first rank reads and prints. */
-static bool leads(const struct run *run)
-{
-    return !run->comm || sw_comm_rank(run->comm) == 0;
-}
-
 static sw_status answer(struct talk *t, const char *question)
 {
     const struct run *run = t->run;
-    const bool prints = leads(run);
+    const bool prints = cli_leads(run->comm);
     char *text = NULL;
     int64_t n = 0;
     struct sw_text_writer writer = {.tokenizer = t->tokenizer, .to = stdout};
@@ -153,7 +145,7 @@ static sw_status answer_lines(struct talk *t)
     size_t cap = 0;
     int64_t len = 0;
     sw_status st = SW_OK;
-    const bool reads = leads(t->run), asks = reads && isatty(STDIN_FILENO) == 1;
+    const bool reads = cli_leads(t->run->comm), asks = reads && isatty(STDIN_FILENO) == 1;
     while (st >= 0) {
         if (asks) {
             fputs("> ", stdout);
@@ -193,12 +185,9 @@ static sw_status talk(const struct run *run, bool *started)
 static sw_status run_ranks(struct run *run, bool *started)
 {
     /* others wait while the first rank waits for a line of its user */
-    sw_status st = sw_world_open(run->chat ? SW_DEADLINE_MAX_S : DEADLINE_S, &run->comm);
+    sw_status st = sw_world_open(run->chat ? SW_DEADLINE_MAX_S : CLI_DEADLINE_S, &run->comm);
     st = st < 0 ? st : (run->chat ? talk : generate)(run, started);
-    if (st < 0 && run->comm) {
-        sw_comm_abort(run->comm, st);
-    }
-    sw_comm_close(run->comm, st < 0);
+    cli_close_world(run->comm, st);
     return st;
 }
 

@@ -9,6 +9,19 @@
 
 #include "spillway/status.h"
 
+void cli_close_world(sw_comm *comm, sw_status st)
+{
+    if (st < 0 && comm) {
+        sw_comm_abort(comm, st);
+    }
+    sw_comm_close(comm, st < 0);
+}
+
+bool cli_leads(const sw_comm *comm)
+{
+    return !comm || sw_comm_rank(comm) == 0;
+}
+
 const char *cli_tokenizer_folder(const char *tokenizer, const char *adapter, const char *model)
 {
     const char *beside = adapter && sw_tokenizer_is_there(adapter) ? adapter : model;

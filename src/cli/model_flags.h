@@ -3,9 +3,18 @@
 #pragma once
 
 #include "cli/cli.h"
+#include "spillway/comm.h"
 #include "spillway/data.h"
 #include "spillway/engine.h"
 #include "spillway/train.h"
+
+/* Longest wait for another rank, in seconds. */
+enum { CLI_DEADLINE_S = 300 };
+/* Closes the communicator of sw_world_open. After a failure the other ranks are told first. NULL is
+ * a no-op. */
+void cli_close_world(sw_comm *comm, sw_status st);
+/* True for the rank that reads and prints; comm: NULL = a single rank. */
+bool cli_leads(const sw_comm *comm);
 
 /* The tokenizer's folder: the one given, else the adapter's, else the model's. The adapter's is
  * used if it has a tokenizer, because it was trained with that. adapter: NULL = no adapter. */

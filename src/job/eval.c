@@ -11,6 +11,7 @@
 
 struct eval {
     const struct sw_eval_options *options;
+    bool leads; /* the first rank, which writes */
     sw_tokenizer *tokenizer;
     struct sw_job_task task;
     sw_engine *engine;
@@ -43,6 +44,7 @@ static sw_status open_engine(struct eval *e)
                   .labels = e->task.data.n_labels,
                   .label_names = e->task.data.label_names},
         .inputs = {.seq_len = o->seq_len, .target_len = o->task.target_len},
+        .run.comm = o->comm,
         .evaluate = {.loss = true, .logits = true},
         .generate.wanted = e->writes,
     };
@@ -105,7 +107,7 @@ static sw_status open_all(struct eval *e)
     data.seed = facts.seed;
     data.task = &e->task.data;
     SW_TRY(sw_dataset_open(&data, &e->dataset));
-    SW_TRY(o->predictions ? open_predictions(e) : SW_OK);
+    SW_TRY(o->predictions && e->leads ? open_predictions(e) : SW_OK);
     SW_TRY(sw_job_rows_open(e->task.task, &facts.sizes, false, 1, &e->rows));
     SW_TRY(sw_job_measure_open(e->engine, e->task.task, &e->measure));
     if (e->writes) {
@@ -170,14 +172,15 @@ static sw_status print(const struct eval *e, FILE *out)
 sw_status sw_eval(const struct sw_eval_options *options, FILE *out, bool *started)
 {
     SW_TRY_OPTIONS(options);
-    struct eval e = {.options = options};
+    struct eval e = {.options = options,
+                     .leads = !options->comm || sw_comm_rank(options->comm) == 0};
     *started = false;
     sw_status st = open_all(&e);
     if (st >= 0) {
         *started = true;
         st = run(&e);
     }
-    st = st < 0 ? st : print(&e, out);
+    st = st < 0 || !e.leads ? st : print(&e, out);
     st = close_predictions(&e, st);
     sw_job_texts_close(&e.texts);
     sw_score_close(e.score);

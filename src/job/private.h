@@ -103,7 +103,7 @@ struct sw_job_texts {
     struct sw_job_settings settings;
     int64_t most;         /* limit on the new tokens of a text */
     int32_t *ids, *fresh; /* ids of a source or target; new ids */
-    FILE *file;
+    FILE *file;           /* NULL = another rank writes them */
 };
 /* The caller closes `out` even after a failure. */
 sw_status sw_job_texts_open(sw_engine *engine, const sw_tokenizer *tokenizer, const char *model,

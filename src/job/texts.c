@@ -83,7 +83,7 @@ static sw_status write_row(struct sw_job_texts *t, const struct sw_job_rows *row
     n = pick(t, labels, labels, SW_IGNORED_LABEL, row);
     SW_TRY(put_text(t, "target", t->ids, n, line));
     sw_str_puts(line, "}\n");
-    return !line->failed && fwrite(line->ptr, 1, line->len, t->file) == line->len
+    return !line->failed && (!t->file || fwrite(line->ptr, 1, line->len, t->file) == line->len)
                ? SW_OK
                : SW_FAIL(SW_E_IO, "--predictions: a text cannot be written");
 }

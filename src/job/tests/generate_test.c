@@ -316,6 +316,43 @@ static void predictions_go_to_files_and_streams(const struct sw_eval_options *op
     sw_free(got);
 }
 
+/* Two stages evaluate together. */
+struct stages {
+    struct sw_eval_options options;
+    FILE *out;
+};
+
+static sw_status eval_on(void *ctx, sw_comm *comm)
+{
+    static const char *const sets[] = {"spillway.mesh.pipe=2", "spillway.threads=1"};
+    const struct stages *stages = ctx;
+    struct sw_eval_options o = stages->options;
+    bool started;
+    o.comm = comm;
+    o.sets = sets;
+    o.n_sets = SW_LEN(sets);
+    return sw_eval(&o, sw_comm_rank(comm) == 0 ? stages->out : NULL, &started);
+}
+
+/* The first rank writes what one rank alone writes. line: of one rank */
+static void stages_evaluate_together(const struct sw_eval_options *options, const char *line,
+                                     const char *want)
+{
+    char *text = NULL, *got;
+    size_t len = 0;
+    struct stages stages = {*options, open_memstream(&text, &len)};
+    if (sw_threads_run(2, 60, eval_on, &stages) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    fclose(stages.out);
+    assert_string_equal(text, line);
+    free(text);
+    assert_int_equal(sw_file_read(options->predictions, &got, &len), SW_OK);
+    assert_int_equal(len, strlen(want));
+    assert_memory_equal(got, want, len);
+    sw_free(got);
+}
+
 static void evaluation_writes_texts_beside_targets(void **state)
 {
     char data[128], to[128], model[128];
@@ -356,6 +393,8 @@ static void evaluation_writes_texts_beside_targets(void **state)
     assert_int_equal(len, strlen(want));
     assert_memory_equal(got, want, len);
     sw_free(got);
+    fflush(out);
+    stages_evaluate_together(&o, out_text, want);
     predictions_go_to_files_and_streams(&o, out, want);
     fclose(out);
     free(out_text);
