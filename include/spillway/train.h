@@ -190,8 +190,8 @@ struct sw_generate_options {
      * without that file they come from config.json. */
     struct sw_sampling sampling;
     bool ignore_eos;
-    bool no_bos;    /* leave out the tokens that the tokenizer puts before a prompt */
-    sw_comm *comm;  /* of this rank; borrowed; NULL = a single rank */
+    bool no_bos;   /* leave out the tokens that the tokenizer puts before a prompt */
+    sw_comm *comm; /* of this rank; borrowed; NULL = a single rank */
 };
 /* Generates text and prints it. *started is false if the call was refused before the first token.
  * Collective: ranks give the same options, and the first one reads `in` and writes to `out`. */

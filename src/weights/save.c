@@ -337,8 +337,7 @@ int64_t sw_weights_checkpoint_bytes(const struct sw_weights *w)
     int64_t elems = 0, absent = 0, states = 0;
     for (int32_t i = 0; i < w->params.n; i++) {
         const struct sw_persistent *work = w->params.items[i].work;
-        const int64_t n =
-            sw_weights_keeps(w, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
+        const int64_t n = sw_weights_keeps(w, work->name) ? sw_shape_elems(&work->layout.whole) : 0;
         elems += n;
         absent += work->layout.is_absent ? n : 0;
     }
