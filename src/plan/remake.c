@@ -312,6 +312,7 @@ static bool clone(struct pass *p, const struct sw_op *maker, sw_value v,
     }
     op.is_clone = true;
     op.phase = SW_PHASE_BACKWARD;
+    op.chunk = reader->chunk; /* another chunk of this stage may have the first reader */
     /* a clone belongs to its own block if that block runs now, else to the block of its reader */
     if (sw_ir_block_segment(ir, &op) != sw_ir_block_segment(ir, reader)) {
         op.scope = reader->scope;

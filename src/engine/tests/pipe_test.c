@@ -352,15 +352,17 @@ static void tied_tables_get_the_gradients_of_all_uses(void **state)
     static const struct {
         int pipe, data, micro_batches;
         const char *schedule;
-    } cases[] = {{2, 1, 1, "1f1b"}, {4, 1, 3, "gpipe"}, {2, 2, 3, "1f1b"}, {2, 2, 1, "1f1b"}};
+        int chunks;
+    } cases[] = {{2, 1, 1, "1f1b", 0}, {4, 1, 3, "gpipe", 0},       {2, 2, 3, "1f1b", 0},
+                 {2, 2, 1, "1f1b", 0}, {2, 1, 3, "interleaved", 2}, {4, 1, 3, "zero-bubble", 0}};
     (void)state;
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         struct outcome *one =
             run((struct job){1, 1, cases[i].micro_batches, .stage = 0, .model = tied});
         for (int stage = 0; stage <= (cases[i].data > 1 ? 3 : 0); stage++) {
-            assert_same(one,
-                        run((struct job){cases[i].pipe, cases[i].data, cases[i].micro_batches,
-                                         stage, .schedule = cases[i].schedule, .model = tied}));
+            assert_same(one, run((struct job){cases[i].pipe, cases[i].data, cases[i].micro_batches,
+                                              stage, .schedule = cases[i].schedule, .model = tied,
+                                              .chunks = cases[i].chunks}));
         }
         free(one);
     }
@@ -505,6 +507,9 @@ static void encoder_decoders_are_cut_in_all_programs(void **state)
                                               .partition = partitions[i]}));
         }
         assert_same(one, run((struct job){4, 1, 3, 0, .schedule = "gpipe", .model = models[m]}));
+        assert_same(one,
+                    run((struct job){2, 1, 3, 0, "interleaved", .model = models[m], .chunks = 2}));
+        assert_same(one, run((struct job){4, 1, 3, 0, "zero-bubble", .model = models[m]}));
         assert_same(one, run((struct job){2, 2, 3, 3, .schedule = "1f1b", .model = models[m]}));
         free(one);
     }
