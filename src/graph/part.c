@@ -71,12 +71,17 @@ static struct sw_spread spread_of_param(struct pass *p, sw_value v)
         return sw_spread_of(SW_SPREAD_WHOLE);
     }
     for (int i = 0; i < part->split.n_groups && part->split.unit > 0; i++) {
+        const int64_t n = part->split.group[i] / unit;
+        char list[128];
         if (part->split.group[i] % (unit * spread.parts) != 0) {
             sw_graph_fail(p->out, SW_E_UNSUP,
-                          "%s: %lld elements in units of %lld do not divide by %d ranks of the "
-                          "tensor axis",
-                          info_of(p, v)->name, (long long)part->split.group[i], (long long)unit,
-                          spread.parts);
+                          "spillway.mesh.tensor %d does not divide the %lld %s of %s; sizes that "
+                          "do: %s",
+                          p->ranks.n, (long long)n,
+                          unit > 1              ? "heads"
+                          : part->split.dim > 0 ? "columns"
+                                                : "rows",
+                          info_of(p, v)->name, sw_list_divisors(n, list, sizeof list));
         }
     }
     return spread;

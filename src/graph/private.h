@@ -57,6 +57,8 @@ bool sw_graph_grow(struct sw_graph *g, void **array, int32_t n, size_t elem_byte
 
 /* False if the graph has failed, or if v is not a value of the graph, which fails it. */
 bool sw_graph_usable(struct sw_graph *g, sw_value v, const char *what);
+/* Writes the numbers that divide n, such as "1, 2, 4". Returns buf. */
+const char *sw_list_divisors(int64_t n, char *buf, size_t cap);
 /* Both fail the graph with a message that has the shapes wanted and found: of a and b (b may be
  * SW_NO_VALUE), or of v. They return SW_NO_VALUE. */
 sw_value sw_graph_bad_shapes(struct sw_graph *g, const char *op, sw_value a, sw_value b,

@@ -5,8 +5,7 @@
 
 #include "graph/private.h"
 
-/* "1, 2, 4", the numbers that divide n. */
-static const char *list_divisors(int64_t n, char *buf, size_t cap)
+const char *sw_list_divisors(int64_t n, char *buf, size_t cap)
 {
     size_t len = 0;
     for (int64_t i = 1; i <= n && len < cap; i++) {
@@ -56,7 +55,7 @@ static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,
                          "spillway.mesh: tensor %lld x context %lld does not divide the %lld heads "
                          "of %s; products that do: %s%s",
                          (long long)tensor, (long long)context, (long long)heads,
-                         g->scopes[op->scope].name, list_divisors(heads, list, sizeof list),
+                         g->scopes[op->scope].name, sw_list_divisors(heads, list, sizeof list),
                          context > 1 ? "; ring attention, which cuts no heads, is not built" : "");
 }
 

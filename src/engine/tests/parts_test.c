@@ -766,8 +766,18 @@ static void what_does_not_divide_is_refused_by_name(void **state)
     int64_t vocab;
     struct sw_graph *g = forward_of(&cases[0], NULL, &loss, &vocab);
     assert_int_equal(sw_graph_part(g, &eight, loss, &part, &of_part), SW_E_UNSUP);
-    assert_non_null(strstr(sw_error_message(), "transformer.h.0.attn.c_attn.weight"));
+    assert_non_null(strstr(sw_error_message(), "tensor 8 does not divide the 12 heads of "
+                                               "transformer.h.0.attn.c_attn.weight; sizes that "
+                                               "do: 1, 2, 3, 4, 6, 12"));
     assert_null(part);
+    sw_graph_close(g);
+    const struct model_case odd = {
+        .name = "odd", .config = GPT2 ", \"n_inner\": 21}", .spec = SPEC, .dtype = SW_F32};
+    const struct sw_ranks two = {.axis = 4, .n = 2};
+    g = forward_of(&odd, NULL, &loss, &vocab);
+    assert_int_equal(sw_graph_part(g, &two, loss, &part, &of_part), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "does not divide the 21 columns of transformer.h.0."
+                                               "mlp.c_fc.weight; sizes that do: 1, 3, 7, 21"));
     sw_graph_close(g);
 }
 
