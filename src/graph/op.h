@@ -278,11 +278,16 @@ struct sw_linear_ce_attrs {
     int64_t whole;
     struct sw_tile_attrs tile;
 };
-/* True if w, with so many rows, is what a tile or the whole also is: without padding, and with a
- * bias only if the bias is whole. */
-static inline bool sw_linear_ce_is_tile(const struct sw_linear_ce_attrs *attrs, int64_t rows)
+/* Rows of w, which has so many, without padding. */
+static inline int64_t sw_linear_ce_words(const struct sw_linear_ce_attrs *attrs, int64_t rows)
 {
-    return attrs->whole == 0 || (!attrs->has_bias && attrs->tile.first + rows <= attrs->whole);
+    const int64_t left = attrs->whole - attrs->tile.first;
+    return attrs->whole > 0 ? sw_max_i64(0, sw_min_i64(rows, left)) : rows;
+}
+/* Row of the bias for row 0 of w: a tile has all of the bias, a part of the vocabulary its own. */
+static inline int64_t sw_linear_ce_bias_row(const struct sw_linear_ce_attrs *attrs)
+{
+    return attrs->whole > 0 ? 0 : attrs->tile.first;
 }
 
 struct sw_dropout_attrs {

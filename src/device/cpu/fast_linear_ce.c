@@ -23,9 +23,11 @@ struct loss_shape {
     int64_t rows, vocab, width, chunk, n_chunks;
     /* stride of the slope d: the chunk of the whole table, whatever the tile's rows */
     int64_t stride;
-    int64_t first; /* row of the whole table that is row 0 of this tile */
+    int64_t first;      /* row of the whole table that is row 0 of this tile or part */
+    int64_t first_bias; /* row of the bias that belongs to it */
+    int64_t padding;    /* rows of a part after its vocabulary; their gradient is 0 */
     bool continues, partial;
-    int bias; /* 1: there is a bias, of the whole table; later inputs shift by one */
+    int bias; /* 1: there is a bias; later inputs shift by one */
     float cap;
 };
 
@@ -38,17 +40,18 @@ static int bias_input(int i_h)
 static bool takes(const struct sw_op_desc *desc, int i_h)
 {
     const enum sw_dtype dtype = desc->in[i_h].dtype;
-    return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
-           sw_linear_ce_is_tile(&desc->op->attrs.linear_ce, desc->in[i_h + 1].shape.dims[0]) &&
-           desc->op->attrs.linear_ce.chunk > 0 &&
-           (!desc->op->attrs.linear_ce.has_bias || desc->in[bias_input(i_h)].dtype == dtype) &&
-           desc->in[i_h + 1].shape.dims[0] > 0;
+    const struct sw_linear_ce_attrs *attrs = &desc->op->attrs.linear_ce;
+    return cpu_is_fast_float(dtype) && desc->in[i_h + 1].dtype == dtype && attrs->chunk > 0 &&
+           (!attrs->has_bias || desc->in[bias_input(i_h)].dtype == dtype) &&
+           sw_linear_ce_words(attrs, desc->in[i_h + 1].shape.dims[0]) > 0;
 }
 
 static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
 {
-    const int64_t vocab = desc->in[i_h + 1].shape.dims[0];
-    const int64_t stride = desc->op->attrs.linear_ce.chunk, chunk = sw_min_i64(stride, vocab);
+    const struct sw_linear_ce_attrs *attrs = &desc->op->attrs.linear_ce;
+    const int64_t table = desc->in[i_h + 1].shape.dims[0];
+    const int64_t vocab = sw_linear_ce_words(attrs, table);
+    const int64_t stride = attrs->chunk, chunk = sw_min_i64(stride, vocab);
     return (struct loss_shape){
         .dtype = desc->in[i_h].dtype,
         .rows = sw_shape_rows(&desc->in[i_h].shape),
@@ -57,11 +60,13 @@ static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
         .chunk = chunk,
         .n_chunks = sw_ceil_div(vocab, chunk),
         .stride = stride,
-        .first = desc->op->attrs.linear_ce.tile.first,
-        .continues = desc->op->attrs.linear_ce.tile.continues,
-        .partial = desc->op->attrs.linear_ce.tile.partial,
-        .bias = desc->op->attrs.linear_ce.has_bias,
-        .cap = (float)desc->op->attrs.linear_ce.cap,
+        .first = attrs->tile.first,
+        .first_bias = sw_linear_ce_bias_row(attrs),
+        .padding = table - vocab,
+        .continues = attrs->tile.continues,
+        .partial = attrs->tile.partial,
+        .bias = attrs->has_bias,
+        .cap = (float)attrs->cap,
     };
 }
 
@@ -103,7 +108,7 @@ static void finish_logits(const struct cpu_vector *vector, const struct loss_sha
                           float *logits)
 {
     if (s->bias || s->cap > 0) {
-        const size_t at = (size_t)(s->first + column) * sw_dtype_bytes(s->dtype);
+        const size_t at = (size_t)(s->first_bias + column) * sw_dtype_bytes(s->dtype);
         vector->finish_logits(s->dtype, logits, block->m, block->n,
                               s->bias ? (const char *)bias + at : NULL, s->cap);
     }
@@ -675,7 +680,7 @@ static void db_item(const struct backward_job *job, int64_t i_item)
                             s->stride, n, sums);
         b->vector->accumulate_block(total, n, sums, n, 1, n);
     }
-    const int64_t column = s->first + job->c * s->chunk + first;
+    const int64_t column = s->first_bias + job->c * s->chunk + first;
     b->vector->cast(b->db_dtype, SW_F32,
                     (char *)job->call->out[2] + (size_t)column * sw_dtype_bytes(b->db_dtype), total,
                     0, n);
@@ -692,6 +697,20 @@ static void product_item(void *ctx, int64_t i_item, int i_worker)
         dw_item(job, i_item - n_dh, i_worker);
     } else {
         db_item(job, i_item - n_dh - n_dw);
+    }
+}
+
+/* The gradients of padding. */
+static void clear_padding(const struct backward *b, const struct cpu_call *call)
+{
+    const struct loss_shape *s = &b->s;
+    if (b->has_dw) {
+        memset(vocab_row(s, call->out[1], b->dw_dtype, s->vocab), 0,
+               (size_t)(s->padding * s->width) * sw_dtype_bytes(b->dw_dtype));
+    }
+    if (b->has_db) {
+        const size_t bytes = sw_dtype_bytes(b->db_dtype);
+        memset((char *)call->out[2] + (size_t)s->vocab * bytes, 0, (size_t)s->padding * bytes);
     }
 }
 
@@ -716,6 +735,9 @@ static void backward_run(const struct cpu_call *call)
         const int64_t n_db = b->has_db ? sw_ceil_div(chunk_rows(&b->s, job.c), BIAS_COLUMNS) : 0;
         sw_pool_run(call->pool, cpu_grid_items(&chunk->dh) + cpu_grid_items(&chunk->dw) + n_db,
                     product_item, &job);
+    }
+    if (b->s.padding > 0) {
+        clear_padding(b, call);
     }
 }
 

@@ -167,6 +167,13 @@ static sw_status fill(struct sw_device *super, struct sw_stream_queue *on, void 
     return SW_OK;
 }
 
+sw_status sw_gpu_zero(const struct gpu_call *call, void *dst, size_t bytes)
+{
+    GPU_TRY(call->dev, "filling",
+            call->dev->module->fill(call->dev->index, call->stream, dst, 0, bytes));
+    return SW_OK;
+}
+
 /* ---- timelines ---- */
 
 static sw_status timeline_open(struct sw_device *super, struct sw_timeline **out)

@@ -92,6 +92,8 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
 #define GPU_LAUNCH(call, kernel, type, grid, args)                                                 \
     SW_TRY(sw_gpu_run_kernel(call, GPU_##kernel, type, grid, 0, args, sizeof *(args)))
 
+/* Queues a fill of device memory with zeros. */
+sw_status sw_gpu_zero(const struct gpu_call *call, void *dst, size_t bytes);
 /* acc [n] = 0, if first is NULL or the scalar is not 0. */
 sw_status sw_gpu_clear(const struct gpu_call *call, const double *first, float *acc, int64_t n);
 /* y [width] of a dtype = sums [n_blocks, width] added in order. */

@@ -162,7 +162,9 @@ struct linear_ce {
     enum sw_dtype dtype, bias_dtype;
     int64_t rows, width, vocab;
     int64_t chunk, n_chunks;  /* rows of the vocabulary; the last chunk may have fewer */
-    int64_t first;            /* row of the whole table that is row 0 of this tile */
+    int64_t first;            /* row of the whole table that is row 0 of this tile or part */
+    int64_t first_bias;       /* row of the bias that belongs to it */
+    int64_t padding;          /* rows of a part after its vocabulary; their gradient is 0 */
     int64_t rows_now, n_runs; /* rows of h at a time, and number of runs; the last may be shorter */
     bool continues, partial, has_bias;
     float cap;
@@ -191,8 +193,7 @@ static bool takes(const struct sw_op_desc *desc, int i_h)
     const struct sw_linear_ce_attrs *attrs = &desc->op->attrs.linear_ce;
     const enum sw_dtype dtype = desc->in[i_h].dtype;
     bool good = !desc->is_predicated && gpu_is_float(dtype) && desc->in[i_h + 1].dtype == dtype &&
-                attrs->chunk > 0 && desc->in[i_h + 1].shape.dims[0] > 0 &&
-                sw_linear_ce_is_tile(attrs, desc->in[i_h + 1].shape.dims[0]);
+                attrs->chunk > 0 && sw_linear_ce_words(attrs, desc->in[i_h + 1].shape.dims[0]) > 0;
     for (int i = 0; i < desc->op->n_out; i++) {
         good = good && (!gpu_has_output(desc, i) || gpu_is_float(desc->out[i].dtype));
     }
@@ -237,19 +238,22 @@ static sw_status get_logits(const struct gpu_device *dev, const struct sw_op_des
 static void describe(const struct sw_op_desc *desc, int i_h, struct linear_ce *l)
 {
     const struct sw_linear_ce_attrs *attrs = &desc->op->attrs.linear_ce;
+    const int64_t table = desc->in[i_h + 1].shape.dims[0];
     *l = (struct linear_ce){
         .dtype = desc->in[i_h].dtype,
         .bias_dtype = attrs->has_bias ? desc->in[i_h ? 5 : 3].dtype : SW_F32,
         .rows = sw_shape_rows(&desc->in[i_h].shape),
         .width = sw_shape_last(&desc->in[i_h].shape),
-        .vocab = desc->in[i_h + 1].shape.dims[0],
+        .vocab = sw_linear_ce_words(attrs, table),
         .chunk = attrs->chunk,
         .first = attrs->tile.first,
+        .first_bias = sw_linear_ce_bias_row(attrs),
         .continues = attrs->tile.continues,
         .partial = attrs->tile.partial,
         .has_bias = attrs->has_bias,
         .cap = (float)attrs->cap,
     };
+    l->padding = table - l->vocab;
     l->n_chunks = sw_ceil_div(l->vocab, l->chunk);
     l->rows_now = sw_min_i64(l->rows, ROWS_AT_ONCE);
     l->n_runs = sw_ceil_div(l->rows, l->rows_now);
@@ -273,7 +277,7 @@ static sw_status make_logits(const struct gpu_call *call, const struct linear_ce
 static const void *bias_of(const struct gpu_call *call, const struct linear_ce *l, int i_bias,
                            int64_t c)
 {
-    return l->has_bias ? gpu_behind(call->in[i_bias], l->first + c * l->chunk, l->bias_dtype)
+    return l->has_bias ? gpu_behind(call->in[i_bias], l->first_bias + c * l->chunk, l->bias_dtype)
                        : NULL;
 }
 
@@ -362,6 +366,33 @@ static sw_status forward(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_linear_ce = {
     .query = query_forward, .prepare = prepare_forward, .release = release, .run = forward};
+
+/* ---- the parts of a vocabulary that ranks made ---- */
+
+static void query_merge(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                        struct sw_kernel_info *out)
+{
+    (void)dev;
+    size_t bytes = 0;
+    add_part(&bytes, 4 * sw_shape_rows(&desc->in[0].shape), sizeof(float));
+    out->supported = desc->in[desc->op->n_in - 1].dtype == SW_F32;
+    out->workspace_bytes = bytes;
+}
+
+static sw_status merge(const struct gpu_call *call)
+{
+    const struct sw_op_desc *desc = call->desc;
+    const int i_parts = desc->op->n_in - 1;
+    const int64_t rows = sw_shape_rows(&desc->in[0].shape);
+    float *state = call->workspace;
+    struct gpu_loss_merge_args args = {.parts = call->in[i_parts],
+                                       .state = state,
+                                       .rows = rows,
+                                       .n = desc->in[i_parts].shape.dims[0] / 3};
+    GPU_LAUNCH(call, loss_merge, SW_GPU_PLAIN, sw_gpu_grid_for(rows, THREADS), &args);
+    return finish_loss(call, state, state + 3 * rows, call->in[2], rows, 0, NULL);
+}
+const struct gpu_op sw_gpu_linear_ce_merge = {.query = query_merge, .run = merge};
 
 /* ---- backward ---- */
 
@@ -524,8 +555,24 @@ static sw_status make_db(const struct gpu_call *call, const struct linear_ce *l,
                                       .block = SW_SUM_BLOCK};
     GPU_LAUNCH(call, loss_bias, sw_gpu_type_of(l->dtype),
                blocks(n_blocks * sw_ceil_div(n, THREADS)), &args);
-    void *db = gpu_behind(call->out[2], l->first + c * l->chunk, dtype);
+    void *db = gpu_behind(call->out[2], l->first_bias + c * l->chunk, dtype);
     return sw_gpu_add_blocks(call, sums, l->rows, n, db, dtype);
+}
+
+/* Sets elements [first, first + n) of an output to 0. */
+static sw_status clear_elems(const struct gpu_call *call, int i_out, int64_t first, int64_t n)
+{
+    const enum sw_dtype dtype = call->desc->out[i_out].dtype;
+    return sw_gpu_zero(call, gpu_behind(call->out[i_out], first, dtype),
+                       (size_t)n * sw_dtype_bytes(dtype));
+}
+
+static sw_status clear_padding(const struct gpu_call *call, const struct linear_ce *l)
+{
+    if (l->has_dw && call->out[1]) {
+        SW_TRY(clear_elems(call, 1, l->vocab * l->width, l->padding * l->width));
+    }
+    return l->has_db && call->out[2] ? clear_elems(call, 2, l->vocab, l->padding) : SW_OK;
 }
 
 static sw_status backward(const struct gpu_call *call)
@@ -549,7 +596,7 @@ static sw_status backward(const struct gpu_call *call)
             SW_TRY(make_db(call, l, c));
         }
     }
-    return SW_OK;
+    return l->padding > 0 ? clear_padding(call, l) : SW_OK;
 }
 const struct gpu_op sw_gpu_linear_ce_grad = {
     .query = query_backward, .prepare = prepare_backward, .release = release, .run = backward};

@@ -209,7 +209,9 @@ static const struct loss_row {
                  {4099, 3, 1, 2, 0, false, 0}, /* more rows than are processed at a time */
                  {300, 131, 24, 60, 0, true, 7}, {6, 11, 5, 4, 0, true, 100}};
 
-enum { N_TILES = 3, TILE_OF = 2 }; /* the row of the table above that is also cut into tiles */
+/* The row of the table above that is also cut into tiles, and into parts of 3 ranks: the first
+ * part, and the last one, which has a row of padding. */
+enum { N_TILES = 3, N_PARTS = 2, TILE_OF = 2, PART = 174, PART_CHUNK = 80 };
 
 /* Tiles of a table: one chunk, another chunk, the rest. The first starts the sum, the last finishes
  * it. */
@@ -218,7 +220,7 @@ static const struct loss_row *loss_init(struct op_case *c, enum sw_op_kind kind,
 {
     const int i_tile = variant - (int)SW_LEN(loss_rows);
     const struct sw_op op = {.kind = kind};
-    if (i_tile >= N_TILES) {
+    if (i_tile >= N_TILES + N_PARTS) {
         return NULL;
     }
     const struct loss_row *row = &loss_rows[i_tile < 0 ? variant : TILE_OF];
@@ -226,7 +228,13 @@ static const struct loss_row *loss_init(struct op_case *c, enum sw_op_kind kind,
     c->op.attrs.linear_ce =
         (struct sw_linear_ce_attrs){.chunk = row->chunk, .cap = row->cap, .has_bias = row->bias};
     *n = row->vocab;
-    if (i_tile >= 0) {
+    if (i_tile >= N_TILES) {
+        c->op.attrs.linear_ce.chunk = PART_CHUNK;
+        c->op.attrs.linear_ce.whole = row->vocab;
+        c->op.attrs.linear_ce.tile.first = i_tile == N_TILES ? 0 : 2 * PART;
+        c->op.attrs.linear_ce.tile.partial = kind == SW_OP_LINEAR_CE;
+        *n = PART;
+    } else if (i_tile >= 0) {
         c->op.attrs.linear_ce.tile =
             (struct sw_tile_attrs){row->chunk * i_tile, i_tile > 0, i_tile < N_TILES - 1};
         *n = i_tile < N_TILES - 1 ? row->chunk : row->vocab - row->chunk * i_tile;
@@ -248,6 +256,12 @@ static void loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct los
     c->labels = c->in[labels].view.data;
 }
 
+/* A part of a vocabulary has its own part of the bias, a tile has all of it. */
+static int64_t bias_rows(const struct op_case *c, const struct loss_row *row, int64_t n)
+{
+    return c->op.attrs.linear_ce.whole > 0 ? n : row->vocab;
+}
+
 bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     int64_t n;
@@ -259,7 +273,7 @@ bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant)
     c->slack = 2;
     loss_inputs(c, dtype, row, n);
     if (row->bias) {
-        case_in(c, dtype, SW_SHAPE(row->vocab), -1, 1);
+        case_in(c, dtype, SW_SHAPE(bias_rows(c, row, n)), -1, 1);
     }
     if (tile->continues) {
         case_in(c, stat_of(dtype), SW_SHAPE(3, row->rows), 1, 2);
@@ -289,7 +303,7 @@ bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int varian
     loss_inputs(c, dtype, row, n);
     case_in(c, stat_of(dtype), SW_SHAPE(row->rows), 4.5, 6);
     if (row->bias) {
-        case_in(c, dtype, SW_SHAPE(row->vocab), -1, 1);
+        case_in(c, dtype, SW_SHAPE(bias_rows(c, row, n)), -1, 1);
     }
     int sum = -1;
     if (tile->continues) {
@@ -302,9 +316,9 @@ bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int varian
     }
     case_out(c, dtype, SW_SHAPE(n, row->width));
     if (row->bias && tile->continues) { /* a tile writes its rows of the whole */
-        case_out_in_place(c, case_in(c, dtype, SW_SHAPE(row->vocab), -1, 1));
+        case_out_in_place(c, case_in(c, dtype, SW_SHAPE(bias_rows(c, row, n)), -1, 1));
     } else if (row->bias) {
-        case_out(c, variant % 2 ? stat_of(dtype) : dtype, SW_SHAPE(row->vocab));
+        case_out(c, variant % 2 ? stat_of(dtype) : dtype, SW_SHAPE(bias_rows(c, row, n)));
     }
     return true;
 }

@@ -81,10 +81,38 @@ static void fp16_follows_one_rank(void **state)
                2e-2, ways, SW_LEN(ways));
 }
 
+static void use_mock(struct sw_engine_options *o)
+{
+    o->run.device = "mock";
+}
+
+static void use_emu(struct sw_engine_options *o)
+{
+    o->run.device = "emu";
+}
+
+/* On devices whose memory no other rank reaches. */
+static void devices_follow_one_rank(void **state)
+{
+    static const struct way ways[] = {{2, 3, STATES PARAMS, NULL, false}};
+    struct sw_device *emu = NULL;
+    (void)state;
+    check_ways(&(struct sliced){.model = sliced_models.odd, .tensor = 2, .ask = use_mock}, 1e-4,
+               ways, 1);
+    if (sw_device_open("emu", 1, &emu) < 0) {
+        print_message("not on an emulated GPU: %s\n", sw_error_message());
+        return;
+    }
+    sw_device_close(emu);
+    check_ways(&(struct sliced){.model = sliced_models.odd, .tensor = 2, .ask = use_emu}, 1e-4,
+               ways, 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(no_placement_changes_a_bit),
     cmocka_unit_test(bf16_follows_one_rank),
     cmocka_unit_test(fp16_follows_one_rank),
+    cmocka_unit_test(devices_follow_one_rank),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = sliced_set_up};

@@ -7,7 +7,8 @@
 #define SW_GPU_LOSS_KERNELS(X)                                                                     \
     X(loss_stats)                                                                                  \
     X(loss_rows)                                                                                   \
-    X(loss_sum) X(loss_slope) X(loss_bias) X(loss_total) X(element_loss) X(element_loss_grad)
+    X(loss_sum)                                                                                    \
+    X(loss_slope) X(loss_bias) X(loss_total) X(loss_merge) X(element_loss) X(element_loss_grad)
 
 /* Adds logits of columns first .. first + n - 1 to the state of rows, from `before` to `state` or
  * in place. The state [3, rows] is the label's logit (NaN until its column was seen), the
@@ -23,6 +24,13 @@ struct gpu_loss_stats_args {
     int64_t rows, row, first, n, ld;
     float cap; /* 0 = no cap */
     int bias_type;
+};
+/* The states of rows from those that ranks made of parts of the vocabulary, in their order. */
+struct gpu_loss_merge_args {
+    const double *skip;
+    const float *parts; /* [n, 3, rows] */
+    float *state;       /* [3, rows] */
+    int64_t rows, n;
 };
 /* Turns the states into lse (NULL = not wanted) and the loss of rows. */
 struct gpu_loss_rows_args {

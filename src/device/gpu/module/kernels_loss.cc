@@ -79,6 +79,25 @@ template <typename T> SW_KERNEL(THREADS) void loss_stats(struct gpu_loss_stats_a
     }
 }
 
+SW_KERNEL(THREADS) void loss_merge(struct gpu_loss_merge_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t r = first_element(); r < args.rows; r += grid_threads()) {
+        float label = of_bits(0x7fc00000u);
+        struct softmax all = {-INFINITY, 0};
+        for (int64_t k = 0; k < args.n; k++) {
+            const float *part = args.parts + 3 * k * args.rows + r;
+            label = part[0] == part[0] ? part[0] : label;
+            all = join(all, {part[args.rows], part[2 * args.rows]});
+        }
+        args.state[r] = label;
+        args.state[args.rows + r] = all.max;
+        args.state[2 * args.rows + r] = all.sum;
+    }
+}
+
 SW_KERNEL(THREADS) void loss_rows(struct gpu_loss_rows_args args)
 {
     if (skipped(args.skip)) {
@@ -223,8 +242,9 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_arg
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(loss_stats, THREADS),   SW_PLAIN(loss_rows, THREADS),
-    SW_PLAIN(loss_sum, THREADS),      SW_FLOATS(loss_slope, THREADS),
-    SW_FLOATS(loss_bias, THREADS),    SW_FLOATS(loss_total, THREADS),
-    SW_FLOATS(element_loss, THREADS), SW_FLOATS(element_loss_grad, THREADS)};
+    SW_FLOATS(loss_stats, THREADS),       SW_PLAIN(loss_rows, THREADS),
+    SW_PLAIN(loss_sum, THREADS),          SW_FLOATS(loss_slope, THREADS),
+    SW_FLOATS(loss_bias, THREADS),        SW_FLOATS(loss_total, THREADS),
+    SW_PLAIN(loss_merge, THREADS),        SW_FLOATS(element_loss, THREADS),
+    SW_FLOATS(element_loss_grad, THREADS)};
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};
