@@ -137,10 +137,12 @@ static sw_status add_part(const struct sw_ir *ir, const struct sw_plan_options *
     of_whole.tensor = sw_mesh_coord(&options->mesh, 1U << SW_AXIS_TENSOR, options->me);
     const struct sw_shape here = sw_layout_part(&of_whole);
     if (!sw_shape_equal(&here, &layout->whole)) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: spillway.mesh.tensor %d cuts it; its optimizer states have a value for "
-                       "several elements, and such states are not cut",
-                       ir->values[param].name, of_whole.tensor.size);
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "%s: spillway.mesh.tensor %d cuts it; its optimizer states have a value for "
+            "several elements (8-bit moments), and such states are not cut; \"moments\": "
+            "\"bf16\" or \"fp32\" and ranks along data work",
+            ir->values[param].name, of_whole.tensor.size);
     }
     *layout = of_whole;
     return SW_OK;

@@ -35,6 +35,8 @@ static void losses_follow_those_of_one_rank(void **state)
     follow_one_rank(
         (struct sliced){.model = sliced_models.odd, .more = ", \"sequence_parallel\": false"}, two);
     follow_one_rank((struct sliced){.model = sliced_models.shared}, sizes);
+    follow_one_rank(
+        (struct sliced){.model = sliced_models.odd, .more = ", \"label_smoothing\": 0.1"}, two);
 }
 
 /* Its trust ratios are of whole parameters. */
