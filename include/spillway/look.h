@@ -60,6 +60,21 @@ SW_API sw_status sw_plan_stages_text(const struct sw_engine_options *options, in
  */
 SW_API sw_status sw_plan_mesh_text(const struct sw_engine_options *options, int ranks, bool json,
                                    char **out);
+/*
+ * sw_plan_mesh_choice - choose the sizes of a mesh that is "auto" (spillway.mesh), once for several
+ * calls of this header.
+ *
+ * options      as for sw_initialize; nothing is opened, and run.comm and plan.only are not read
+ * out_edit     the sizes as an item of config.sets; NULL = the mesh is not "auto"
+ * out          the best meshes, and why the others lost. NULL = the mesh is not "auto". Both are
+ *              the caller's: sw_text_free
+ *
+ * SW_E_NOMEM   no mesh of these ranks fits the budgets: names the nearest one and the missing bytes
+ *
+ * Other errors are those of sw_initialize.
+ */
+SW_API sw_status sw_plan_mesh_choice(const struct sw_engine_options *options, int ranks, bool json,
+                                     char **out_edit, char **out);
 /* Options of a prediction of the time per step, from its work and the rates of the machine. Rates
  * are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s; "copy=20", "disk_read=2",
  * "disk_write=1", "comm=1.2", "host=20" in GB/s; "comm_latency=50", microseconds that an

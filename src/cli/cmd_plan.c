@@ -190,12 +190,13 @@ static sw_status draw(const struct run *run, const struct sw_engine_options *o, 
     return sw_plan_schedule_text(o, &wanted, text ? NULL : run->schedule, out);
 }
 
-static void print_parts(const struct parts *p, bool json)
+static void print_parts(const struct parts *p, const char *choice, bool json)
 {
     if (json) { /* insert before the object's closing brace */
         fwrite(p->report, 1, strlen(p->report) - 1, stdout);
+        printf("%s%s", choice ? ",\"mesh_choice\":" : "", choice ? choice : "");
     } else {
-        printf("%s", p->report);
+        printf("%s%s", choice ? choice : "", p->report);
     }
     for (int i = 0; i < p->n; i++) {
         const char *text = p->more[i].text ? p->more[i].text : json ? "null" : "";
@@ -253,7 +254,9 @@ static sw_status report_time(const struct run *run, const struct sw_engine_optio
                                                   : SW_OK;
 }
 
-static sw_status print_plan(const struct run *run, const struct sw_engine_options *o)
+/* choice: of the mesh; NULL = it is not "auto" */
+static sw_status print_plan(const struct run *run, const struct sw_engine_options *o,
+                            const char *choice)
 {
     struct parts p = {0};
     sw_status refused = SW_OK;
@@ -264,23 +267,52 @@ static sw_status print_plan(const struct run *run, const struct sw_engine_option
         st = draw(run, o, add_part(&p, "schedule"));
     }
     if (st >= 0) {
-        print_parts(&p, run->json);
+        print_parts(&p, choice, run->json);
     }
     free_parts(&p);
     return st < 0 ? st : refused;
 }
 
+/* Appends an edit of the configuration. *out: owns the longer list. False: out of memory */
+static bool add_edit(struct sw_engine_options *o, const char *edit, const char ***out)
+{
+    const int n = o->config.n_sets;
+    *out = malloc(((size_t)n + 1) * sizeof **out);
+    for (int i = 0; *out && i < n; i++) {
+        (*out)[i] = o->config.sets[i];
+    }
+    if (*out) {
+        (*out)[n] = edit;
+        o->config.sets = *out;
+        o->config.n_sets = n + 1;
+    }
+    return *out != NULL;
+}
+
+/* Chooses the mesh first if it is "auto", so that all plans have the same. */
 static int show(const struct command *command, const struct run *run)
 {
     sw_train_setup *setup = NULL;
     struct sw_engine_options options;
+    char *edit = NULL, *choice = NULL;
+    const char **sets = NULL;
+    int status = CLI_DONE;
     sw_status st = sw_train_setup_open(&run->train.o, &setup);
     if (st >= 0) {
         engine_options(run, setup, &options);
-        st = print_plan(run, &options);
+        st = sw_plan_mesh_choice(&options, (int)ranks_of(run), run->json, &edit, &choice);
+    }
+    if (st >= 0 && edit && !add_edit(&options, edit, &sets)) {
+        status = cli_fail(command, CLI_FAILED, "out of memory");
+    } else {
+        st = st < 0 ? st : print_plan(run, &options, choice);
+        status = st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
     }
     sw_train_setup_close(setup);
-    return st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
+    sw_text_free(edit);
+    sw_text_free(choice);
+    free(sets);
+    return status;
 }
 
 /* Makes the table of flags: those of a training, some with another help text, and this command's

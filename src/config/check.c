@@ -274,7 +274,8 @@ static enum sw_step_schedule schedule_of(const struct sw_config *c)
 
 static bool pipeline_schedule_without_pipe(const struct sw_config *c)
 {
-    return c->parallel.pipe == 1 && sw_schedule_is_of_pipeline(schedule_of(c));
+    return c->parallel.pipe == 1 && !c->parallel.is_auto &&
+           sw_schedule_is_of_pipeline(schedule_of(c));
 }
 
 static bool vertical_in_pipeline(const struct sw_config *c)

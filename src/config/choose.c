@@ -222,6 +222,7 @@ void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw
         bool chosen;
         const char *name, *path, *value; /* the key that was "auto", and what holds its value now */
     } keys[] = {
+        {impl->chose_mesh, "mesh", "spillway.mesh", "spillway.mesh.pipe"},
         {impl->chose_micro_batch, "micro_batch",
          impl->plans_micro_batch ? batch_key : micro_batch_key, batch_key},
         {impl->chose_recompute, "recompute", recompute_key, recompute_key},
@@ -233,7 +234,8 @@ void sw_config_print_chosen(const struct sw_config *config, bool json, struct sw
         if (keys[i].chosen) {
             sw_str_puts(out, n++ == 0 ? "" : json ? "," : ", ");
             sw_str_printf(out, json ? "\"%s\":" : "%s ", json ? keys[i].name : keys[i].path);
-            sw_json_write(sw_config_value(config, keys[i].value), 0, out);
+            const struct sw_json *value = sw_config_value(config, keys[i].value);
+            sw_json_write(i == 0 ? value->parent : value, 0, out); /* the mesh is a block */
         }
     }
     if (n > 0 && impl->chosen_from && !json) {

@@ -245,6 +245,7 @@ struct sw_partition_config {
 /* Ranks along the axes of the mesh; the other ranks form the data axis. DeepSpeed's keys for the
  * same sizes are included. */
 struct sw_parallel_config {
+    bool is_auto;                  /* the sizes are to be chosen, and 1 until then */
     int64_t pipe, tensor, context; /* at least 1 */
     struct sw_partition_config partition;
     int64_t chunks;         /* chunks of blocks per stage, at least 1 */
@@ -359,6 +360,13 @@ sw_status sw_config_check_steps(const struct sw_config *config);
  * them as warnings. */
 void sw_config_print_warnings(const struct sw_config *config, struct sw_str *out);
 void sw_config_warn(const struct sw_config *config);
+
+/* ---- mesh.c ---- */
+
+/* Whether the micro-batches of a step do not depend on the number of data-parallel ranks. */
+bool sw_config_fixes_batch(const struct sw_config *config);
+/* Notes that the sizes of the mesh, which were given as an edit, were chosen for "auto". */
+void sw_config_note_mesh(struct sw_config *config);
 
 /* ---- choose.c: keys that are "auto" ---- */
 

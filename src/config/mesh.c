@@ -15,7 +15,7 @@ static const struct config_field mesh_fields[] = {
         BUILT),
 };
 SECTION(sw_config_table_mesh, "spillway.mesh", mesh_fields, SECTION_NULL,
-        "ranks along each axis; others form the data axis");
+        "ranks along each axis; others form the data axis; the word \"auto\" chooses the sizes");
 
 static const struct config_field tensor_parallel_fields[] = {
     INT("autotp_size", NOWHERE, "0", 0, HIGHEST,
@@ -72,6 +72,12 @@ static sw_status take_size(struct sw_config *config, const struct size *size)
         theirs->value->integer == size->unset) {
         return SW_OK;
     }
+    if (config->parallel.is_auto) {
+        return sw_config_refuse(config->impl, theirs->line, theirs->path,
+                                "%lld contradicts spillway.mesh \"auto\", which chooses it; give "
+                                "one of them",
+                                (long long)theirs->value->integer);
+    }
     if (ours->origin != SW_CONFIG_DEFAULT) {
         return *member == theirs->value->integer
                    ? SW_OK
@@ -85,19 +91,36 @@ static sw_status take_size(struct sw_config *config, const struct size *size)
     return SW_OK;
 }
 
-sw_status sw_config_refuse_auto_mesh(const struct sw_config_impl *impl)
+/* ---- "auto" ---- */
+
+sw_status sw_config_take_auto_mesh(struct sw_config *config)
 {
-    const struct sw_json *block = sw_json_get(sw_json_root(impl->given), "spillway");
+    struct sw_config_impl *impl = config->impl;
+    struct sw_json *block = sw_json_get(sw_json_root(impl->given), "spillway");
     const struct sw_json *mesh =
         block && block->type == SW_JSON_OBJECT ? sw_json_get(block, "mesh") : NULL;
-    char where[512];
     if (!mesh || mesh->type != SW_JSON_STRING || strcmp(mesh->string, "auto") != 0) {
         return SW_OK;
     }
-    return SW_FAIL(SW_E_UNSUP,
-                   "%s: spillway.mesh \"auto\": not built yet; give the sizes, such as "
-                   "{\"pipe\": 2, \"tensor\": 2}",
-                   sw_config_where(impl, mesh->line, where, sizeof where));
+    config->parallel.is_auto = true;
+    /* sizes of 1 until they are chosen */
+    SW_TRY_ALLOC(sw_json_put(impl->given, block, "mesh", SW_JSON_OBJECT), "the configuration");
+    return SW_OK;
+}
+
+bool sw_config_fixes_batch(const struct sw_config *config)
+{
+    return config->impl->given_batch[0] || config->spillway.micro_batches > 0;
+}
+
+void sw_config_note_mesh(struct sw_config *config)
+{
+    static const char *const keys[] = {"spillway.mesh.pipe", "spillway.mesh.tensor",
+                                       "spillway.mesh.context"};
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        sw_config_find_entry(config, keys[i])->origin = SW_CONFIG_PLANNED;
+    }
+    config->impl->chose_mesh = true;
 }
 
 /* ---- the partition ---- */
@@ -126,6 +149,7 @@ static sw_status take_bounds(struct sw_config *config, const struct config_entry
     const struct sw_json *list = entry->value;
     int64_t n_chunks = INT64_MAX;
     sw_mul_i64(config->parallel.pipe, config->parallel.chunks, &n_chunks);
+    n_chunks = config->parallel.is_auto ? (int64_t)list->n_children - 1 : n_chunks;
     const char *why = check_bounds(list, n_chunks);
     if (why) {
         return sw_config_refuse(config->impl, entry->line, entry->path,
@@ -217,6 +241,11 @@ sw_status sw_config_derive_mesh(struct sw_config *config)
     };
     for (size_t i = 0; i < SW_LEN(sizes); i++) {
         SW_TRY(take_size(config, &sizes[i]));
+    }
+    if (config->parallel.is_auto) {
+        struct sw_json *block = sw_config_find_entry(config, sizes[0].ours)->value->parent->parent;
+        SW_TRY_ALLOC(sw_json_put_str(config->impl->effective, block, "mesh", "auto"),
+                     "the configuration");
     }
     struct config_entry *schedule = sw_config_find_entry(config, "spillway.schedule");
     if (config->parallel.pipe > 1 && schedule->origin == SW_CONFIG_DEFAULT) {

@@ -51,9 +51,9 @@ struct sw_config_impl {
     int open_steps_line;
     struct config_idle idle[12];
     int n_idle;
-    bool old_zero_form;                      /* "zero_optimization": true or false */
-    bool chose_micro_batch, chose_recompute; /* they were "auto" */
-    const char *chosen_from;                 /* see sw_config_choose; in arena */
+    bool old_zero_form;                                  /* "zero_optimization": true or false */
+    bool chose_micro_batch, chose_recompute, chose_mesh; /* they were "auto" */
+    const char *chosen_from;                             /* see sw_config_choose; in arena */
 };
 
 /* Line numbers of nodes: > 0 the file's, < 0 made by --set number -line - 1, 0 made by us; and
@@ -102,8 +102,8 @@ sw_status sw_config_check(const struct sw_config *config);
 /* mesh.c: keys of DeepSpeed that name sizes of the mesh, the partition, the default schedule of a
  * pipeline. */
 sw_status sw_config_derive_mesh(struct sw_config *config);
-/* SW_E_UNSUP: spillway.mesh is "auto". */
-sw_status sw_config_refuse_auto_mesh(const struct sw_config_impl *impl);
+/* Notes that spillway.mesh is "auto", and replaces it by an empty block. */
+sw_status sw_config_take_auto_mesh(struct sw_config *config);
 
 /* choose.c: the micro-batch is "auto" by DeepSpeed's key for it. */
 sw_status sw_config_open_micro_batch(struct sw_config *config);

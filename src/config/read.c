@@ -441,7 +441,7 @@ static sw_status read_all(struct sw_config *config)
     const struct sw_json *root = sw_json_root(impl->given);
     struct sw_json *top = sw_json_root(impl->effective);
     SW_TRY(check_keys(impl, "", NULL, root));
-    SW_TRY(sw_config_refuse_auto_mesh(impl));
+    SW_TRY(sw_config_take_auto_mesh(config));
     for (size_t i = 0; i < sw_config_n_sections(); i++) {
         const struct config_section *section = sw_config_section_at(i);
         if (section->path[0] == '\0') {

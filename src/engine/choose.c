@@ -78,6 +78,25 @@ sw_status sw_engine_keep_choices(struct sw_engine *e)
                         : SW_OK;
 }
 
+sw_status sw_engine_keep_cuts(const struct sw_engine *e, int *tensor, int *context)
+{
+    struct sw_ckpt *ckpt = NULL;
+    const char *folder = e->options.plan.resume_from;
+    const sw_status st = folder ? sw_ckpt_open(folder, &ckpt) : SW_OK;
+    *tensor = *context = 0;
+    if (!ckpt) {
+        return st < 0 ? st : SW_OK; /* no checkpoint yet */
+    }
+    const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
+    const struct sw_json *mesh = run ? sw_json_path(run, "ds_config.spillway.mesh") : NULL;
+    const struct sw_json *sizes[] = {mesh ? sw_json_get(mesh, "tensor") : NULL,
+                                     mesh ? sw_json_get(mesh, "context") : NULL};
+    *tensor = sizes[0] && sizes[0]->type == SW_JSON_INT ? (int)sizes[0]->integer : 1;
+    *context = sizes[1] && sizes[1]->type == SW_JSON_INT ? (int)sizes[1]->integer : 1;
+    sw_ckpt_close(ckpt);
+    return SW_OK;
+}
+
 sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st)
 {
     struct sw_str text = {0};

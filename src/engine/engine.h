@@ -69,7 +69,13 @@ struct sw_lineup {
 /* Opens the lineup of so many ranks. options: as for sw_initialize; run.comm and plan.only are not
  * read. Errors are those of sw_initialize, for any of the ranks. */
 sw_status sw_lineup_open(const struct sw_engine_options *options, int ranks, struct sw_lineup *out);
+/* Like it. If a budget refuses a plan, fills in `refusal` instead of searching for advice, and
+ * out->n is the stage. */
+sw_status sw_lineup_try(const struct sw_engine_options *options, int ranks,
+                        struct sw_plan_refusal *refusal, struct sw_lineup *out);
 void sw_lineup_close(struct sw_lineup *lineup);
+/* The choice for a mesh that was "auto", on the rank that made it; NULL = there was none. */
+const struct sw_mesh_choice *sw_engine_mesh_choice(const sw_engine *e);
 
 /* The weights of an open engine, to change them. */
 struct sw_weights *sw_engine_weights(sw_engine *e);

@@ -44,6 +44,11 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
     };
 }
 
+const struct sw_mesh_choice *sw_engine_mesh_choice(const sw_engine *e)
+{
+    return e->search.mesh.n > 0 ? &e->search.mesh : NULL;
+}
+
 struct sw_weights *sw_engine_weights(sw_engine *e)
 {
     return &e->weights;

@@ -383,6 +383,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,
         .any_recompute = c->recompute.every == SW_CONFIG_AUTO,
         .any_update = c->update == SW_PLACE_AUTO,
+        .refusal = e->search.refusal,
         .ctx = &graphs,
         .graphs = lend_graphs,
         .next = next_micro_batch,

@@ -118,7 +118,7 @@ sw_status sw_engine_find_hosts(struct sw_engine *e)
     struct sw_machine_rates rates = {.node_ranks = 0};
     char mine[SW_HOST_NAME] = "";
     SW_TRY(plan->only ? sw_engine_take_rates(plan->rates, plan->n_rates, &rates) : SW_OK);
-    if (e->world.size == 1 || (plan->only && rates.node_ranks == 0)) {
+    if (e->hosts || e->world.size == 1 || (plan->only && rates.node_ranks == 0)) {
         return SW_OK;
     }
     e->hosts = sw_alloc_zero("engine", (size_t)e->world.size, SW_HOST_NAME);
@@ -189,6 +189,9 @@ void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out)
     bool any = false;
     if (e->world.size == 1) {
         return;
+    }
+    if (e->search.mesh.n > 0) {
+        sw_mesh_choice_print(&e->search.mesh, out);
     }
     sw_str_puts(out, "mesh: ");
     for (unsigned a = 0; a < SW_AXIS_COUNT; a++) {

@@ -59,8 +59,8 @@ static sw_status edit_of_size(struct sw_engine *e, char *out, size_t cap)
 static sw_status read_config_of_model(struct sw_engine *e)
 {
     struct sw_str adapter = {0};
-    char size[48];
-    const char *more[2];
+    char size[48], mesh[128];
+    const char *more[3];
     int n = 0;
     sw_status st = SW_OK;
     SW_TRY_OR(done, read_config(e, NULL, 0));
@@ -72,7 +72,13 @@ static sw_status read_config_of_model(struct sw_engine *e)
         SW_TRY_OR(done, edit_of_size(e, size, sizeof size));
         more[n++] = size;
     }
-    st = n > 0 ? read_config(e, more, n) : SW_OK;
+    SW_TRY_OR(done, n > 0 ? read_config(e, more, n) : SW_OK);
+    if (e->config->parallel.is_auto) {
+        SW_TRY_OR(done, sw_engine_choose_mesh(e, mesh, sizeof mesh));
+        more[n++] = mesh;
+        SW_TRY_OR(done, read_config(e, more, n));
+        sw_config_note_mesh(e->config);
+    }
 done:
     sw_str_fini(&adapter);
     return st;
@@ -304,12 +310,13 @@ static struct sw_coord world_of(const sw_comm *comm)
                 : (struct sw_coord){0, 1};
 }
 
-sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
+sw_status sw_engine_try(const struct sw_engine_options *options, struct sw_plan_refusal *refusal,
+                        sw_engine **out)
 {
-    SW_TRY_OPTIONS(options);
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
     e->world = world_of(options->run.comm);
+    e->search.refusal = refusal;
     sw_status st = take_options(options, e);
     st = st < 0 ? st : open_engine(e, &e->options);
     if (st < 0) {
@@ -318,6 +325,12 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     }
     *out = e;
     return SW_OK;
+}
+
+sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
+{
+    SW_TRY_OPTIONS(options);
+    return sw_engine_try(options, NULL, out);
 }
 
 void sw_close(sw_engine *e)
@@ -337,6 +350,7 @@ void sw_close(sw_engine *e)
     sw_free(e->hosts);
     sw_free(e->folders);
     sw_free(e->stage_blocks);
+    sw_mesh_choice_fini(&e->search.mesh);
     sw_engine_close_losses(&e->loss);
     sw_free(e->words);
     sw_engine_forget_inputs(&e->bounds);

@@ -86,6 +86,12 @@ struct engine_bounds {
     struct sw_arena names;
 };
 
+/* Results of searches, beside the plan. */
+struct engine_search {
+    struct sw_mesh_choice mesh;      /* without tries if the mesh was not "auto" */
+    struct sw_plan_refusal *refusal; /* see struct sw_search; borrowed while opening */
+};
+
 enum { SW_HOST_NAME = 64 }; /* bytes, with the terminating NUL */
 
 struct sw_engine {
@@ -114,6 +120,7 @@ struct sw_engine {
     float *scratch; /* [sw_engine_scratch_elems] for conversions and for omitted inputs */
     struct engine_progress progress;
     uint64_t seed;
+    struct engine_search search;
     bool one_slot; /* some rank has no room for two slots, see sw_plan_options */
 
     /* the run that drives the engine, on rank 0; zeros elsewhere */
@@ -204,7 +211,15 @@ double sw_engine_step_loss(const struct engine_loss *l, const struct engine_size
 /* Factor that turns gradients summed over the step's micro-batches into their mean. */
 double sw_engine_loss_share(const struct engine_loss *l, const struct engine_sizes *s);
 
+/* ---- choose_mesh.c ---- */
+/* Chooses the sizes of a mesh that is "auto", and writes them as an edit of the configuration.
+ * Collective. */
+sw_status sw_engine_choose_mesh(struct sw_engine *e, char *edit, size_t cap);
+
 /* ---- open.c ---- */
+/* sw_initialize. refusal: see struct sw_search; may be NULL */
+sw_status sw_engine_try(const struct sw_engine_options *options, struct sw_plan_refusal *refusal,
+                        sw_engine **out);
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
@@ -219,6 +234,9 @@ sw_status sw_engine_open_source(struct sw_engine *e);
 /* ---- choose.c: keys that are "auto" ---- */
 /* Keeps the choices of the checkpoint that the run resumes from, if there is one. Collective. */
 sw_status sw_engine_keep_choices(struct sw_engine *e);
+/* Finds the sizes of the tensor and context axes in the checkpoint that the run resumes from; 0 =
+ * there is none. */
+sw_status sw_engine_keep_cuts(const struct sw_engine *e, int *tensor, int *context);
 /* Adds to an error that happened under values chosen earlier: the message names those values. */
 sw_status sw_engine_blame_choices(const struct sw_engine *e, sw_status st);
 /* Finds the rates; they are the same on all ranks. Collective if a key is "auto". */

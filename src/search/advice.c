@@ -249,6 +249,10 @@ sw_status sw_search_open_asked(struct sw_search_look *l, const struct sw_policy 
     if (!sw_search_is_refused(st, &refusal)) {
         return st;
     }
+    if (l->s->refusal) {
+        *l->s->refusal = l->said;
+        return st;
+    }
     st = refuse_again(l, policy, st);
     return name_remedy(l, policy, &refusal, st);
 }

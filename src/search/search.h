@@ -38,6 +38,9 @@ struct sw_search {
      * fits. */
     bool any_micro_batch, any_recompute;
     bool any_update; /* update on the host or on the device, whichever makes a step faster */
+    /* Filled in if the budgets refuse the plan, and then nothing is searched for advice; NULL = a
+     * refusal says what would help */
+    struct sw_plan_refusal *refusal;
     /* decide which recomputation costs least, and where updates run */
     struct sw_machine_rates rates;
 
@@ -71,3 +74,51 @@ sw_status sw_search_open(const struct sw_search *search, struct sw_policy *out_p
                          struct sw_plan **out);
 /* Prints a policy in one line. */
 void sw_policy_print(const struct sw_policy *policy, struct sw_str *out);
+
+/* ---- mesh.c: sizes of a mesh that is "auto" ---- */
+
+enum sw_mesh_result { SW_MESH_FITS, SW_MESH_MISSES, SW_MESH_REFUSED };
+
+/* A mesh and its plan. */
+struct sw_mesh_try {
+    struct sw_mesh mesh;
+    enum sw_mesh_result result;
+    /* FITS: the predicted time of a step, and its samples */
+    double seconds, samples;
+    /* MISSES: bytes that a rank of a stage lacks */
+    size_t missing;
+    enum sw_tier tier;
+    int stage;
+    char refused[200]; /* REFUSED: why */
+    int64_t n_instrs;  /* measure of the work of planning */
+};
+
+struct sw_mesh_search {
+    int ranks;
+    int tensor, context; /* sizes that must be kept, as they cut sums; 0 = any */
+    void *ctx;
+    /* Plans t->mesh and fills in the rest. Below 0: the search ends. */
+    sw_status (*judge)(void *ctx, struct sw_mesh_try *t);
+};
+
+struct sw_mesh_choice {
+    struct sw_mesh_try *tries; /* [n] the best first */
+    int n, ranks;
+    int spared, untried; /* meshes that were not tried: they cut sums; planning takes long */
+    bool found, cuts;    /* the first one fits; it cuts sums */
+    bool is_kept;        /* sizes were kept */
+    double boundary;     /* seconds of the first one with "reduce": "boundary"; 0 = not known */
+};
+
+/* Tries meshes of so many ranks. Those that cut no sums are preferred to all others; then the one
+ * with the least time for a sample wins, and of equals the first one by name. All ranks get the
+ * same, if they judge alike. Release with sw_mesh_choice_fini. */
+sw_status sw_search_mesh(const struct sw_mesh_search *search, struct sw_mesh_choice *out);
+void sw_mesh_choice_fini(struct sw_mesh_choice *choice);
+/* Prints the best meshes, and why others lost. */
+void sw_mesh_choice_print(const struct sw_mesh_choice *choice, struct sw_str *out);
+/* Says in words why a mesh that does not fit is not taken. */
+void sw_mesh_try_print(const struct sw_mesh_try *t, struct sw_str *out);
+/* Writes the sizes above 1, such as "pipe 2 x data 4". Returns buf. */
+enum { SW_MESH_WORDS = 96 };
+const char *sw_mesh_words(const struct sw_mesh *mesh, char buf[SW_MESH_WORDS]);

@@ -151,8 +151,47 @@ static void bad_values_are_refused(void **state)
             "found 2 numbers");
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [1, 3, 4]}}", "ascend from 0");
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, 3, 3]}}", "ascend from 0");
-    refused("{\"spillway\": {\"mesh\": \"auto\"}}", NULL, SW_E_UNSUP,
-            (const char *const[]){"ds.json:1", "spillway.mesh \"auto\"", "not built", NULL});
+    REFUSED("{\"spillway\": {\"mesh\": \"automatic\"}}", "ds.json:1", "spillway.mesh",
+            "wanted an object");
+    REFUSED("{\"spillway\": {\"mesh\": \"auto\"}, \"pipeline\": {\"stages\": 2}}", "ds.json:1",
+            "pipeline.stages", "2 contradicts spillway.mesh \"auto\"");
+}
+
+/* Sizes that are to be chosen are 1 until then. The effective values load again. */
+static void a_mesh_may_be_chosen(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"train_batch_size\": 8, \"spillway\": {\"mesh\": \"auto\"}}";
+    struct sw_config *c, *again;
+    struct sw_str effective = {0}, chosen = {0};
+    same(text, text);
+    assert_int_equal(parse(text, NULL, &c), SW_OK);
+    assert_true(c->parallel.is_auto && sw_config_fixes_batch(c));
+    assert_int_equal(c->parallel.pipe, 1);
+    sw_config_write_json(c, 0, &effective);
+    assert_non_null(strstr(sw_str_text(&effective), "\"mesh\":\"auto\""));
+    assert_int_equal(parse(text, "spillway.mesh={\"pipe\": 2}", &again), SW_OK);
+    assert_false(again->parallel.is_auto);
+    assert_int_equal(again->parallel.pipe, 2);
+    assert_int_equal(again->spillway.schedule, SW_STEP_1F1B);
+    sw_config_print_chosen(again, false, &chosen);
+    assert_int_equal(chosen.len, 0);
+    sw_config_note_mesh(again);
+    sw_config_print_chosen(again, false, &chosen);
+    assert_string_equal(sw_str_text(&chosen),
+                        "spillway.mesh {\"pipe\":2,\"tensor\":1,\"context\":1}");
+    assert_int_equal(sw_config_origin_of(again, "spillway.mesh.pipe"), SW_CONFIG_PLANNED);
+    sw_str_fini(&effective);
+    sw_str_fini(&chosen);
+    sw_config_close(again);
+    sw_config_close(c);
+    /* a pipeline's schedule and bounds suit some of the meshes */
+    assert_int_equal(parse("{\"spillway\": {\"mesh\": \"auto\", \"schedule\": \"gpipe\", "
+                           "\"partition\": [0, 2, 4]}}",
+                           NULL, &c),
+                     SW_OK);
+    assert_false(sw_config_fixes_batch(c));
+    sw_config_close(c);
 }
 
 static void combinations_are_refused(void **state)
@@ -175,8 +214,11 @@ static void combinations_are_refused(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(keys_of_deepspeed_mean_the_same), cmocka_unit_test(values_are_read),
-    cmocka_unit_test(two_meshes_are_refused),          cmocka_unit_test(bad_values_are_refused),
+    cmocka_unit_test(keys_of_deepspeed_mean_the_same),
+    cmocka_unit_test(values_are_read),
+    cmocka_unit_test(two_meshes_are_refused),
+    cmocka_unit_test(bad_values_are_refused),
+    cmocka_unit_test(a_mesh_may_be_chosen),
     cmocka_unit_test(combinations_are_refused),
 };
 

@@ -180,7 +180,48 @@ static void hosts_are_those_of_the_rates(void **state)
     }
 }
 
+/* The sizes come as an edit, with which the mesh is the chosen one. */
+static void a_mesh_is_chosen_once(void **state)
+{
+    (void)state;
+    static const char config[] = "{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 1, "
+                                 "\"optimizer\": {\"type\": \"AdamW\"}, "
+                                 "\"spillway\": {\"mesh\": \"auto\"}}";
+    struct sw_engine_options options = {.config.text = config,
+                                        .model.path = test_at("model.json"),
+                                        .inputs.seq_len = 8,
+                                        .train.wanted = true};
+    for (int json = 0; json <= 1; json++) {
+        char *edit = NULL, *text = NULL, *table = NULL, words[64];
+        if (sw_plan_mesh_choice(&options, 4, json, &edit, &text) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        int pipe = 0;
+        assert_int_equal(
+            sscanf(edit, "spillway.mesh={\"pipe\":%d,\"tensor\":1,\"context\":1}", &pipe), 1);
+        snprintf(words, sizeof words, json ? "\"pipe\":%d,\"data\":%d," : ", the best first\n  ",
+                 pipe, 4 / pipe);
+        assert_non_null(strstr(text, words));
+        const char *const sets[] = {edit};
+        options.config.sets = sets;
+        options.config.n_sets = 1;
+        assert_int_equal(sw_plan_mesh_text(&options, 4, true, &table), SW_OK);
+        snprintf(words, sizeof words, "{\"sizes\":{\"pipe\":%d,\"data\":%d,", pipe, 4 / pipe);
+        assert_int_equal(strncmp(table, words, strlen(words)), 0);
+        sw_text_free(edit);
+        sw_text_free(text);
+        sw_text_free(table);
+        /* there is nothing to choose any more */
+        assert_int_equal(sw_plan_mesh_choice(&(struct sw_engine_options){.config.text = "{}"}, 4,
+                                             json, &edit, &text),
+                         SW_OK);
+        assert_true(!edit && !text);
+        options.config.n_sets = 0;
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_mesh_is_chosen_once),
     cmocka_unit_test(hosts_are_those_of_the_rates),
     cmocka_unit_test(stages_have_their_blocks_and_micro_batches),
     cmocka_unit_test(bytes_are_those_of_the_table_of_zero_stages),

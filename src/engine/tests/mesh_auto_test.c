@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// A mesh that is "auto": all ranks take the choice of rank 0, budgets and rates decide it, and a
+// run that resumes keeps the sums of its checkpoint.
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/private.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+enum { T = 5, RANKS = 4 };
+
+static int write_model(void **state)
+{
+    (void)state;
+    test_put("model.json",
+             "{\"model_type\":\"gpt2\",\"vocab_size\":20,\"n_positions\":8,\"n_embd\":32,"
+             "\"n_layer\":4,\"n_head\":4,\"tie_word_embeddings\":false}");
+    return 0;
+}
+
+struct job {
+    const char *mesh, *rates[3], *resume_from, *save;
+    int n_rates, ranks;
+    long long budget;
+    bool open_batch, plan_only;
+    /* results */
+    int64_t sizes[RANKS][SW_AXIS_COUNT];
+    bool has_choice[RANKS];
+    double best, next; /* seconds of the first two */
+};
+
+static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
+{
+    char config[512];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"}, "
+             "\"spillway\": {\"threads\": 1, \"device_memory\": %lld%s, \"mesh\": %s}}",
+             job->budget > 0 ? job->budget : 1LL << 40,
+             job->open_batch ? "" : ", \"micro_batches\": 4", job->mesh ? job->mesh : "\"auto\"");
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = test_at("model.json"),
+                                              .inputs.seq_len = T,
+                                              .run.comm = comm,
+                                              .plan = {.only = job->plan_only,
+                                                       .resume_from = job->resume_from,
+                                                       .rates = job->rates,
+                                                       .n_rates = job->n_rates},
+                                              .train.wanted = true};
+    return sw_initialize(&options, out);
+}
+
+static sw_status open_and_keep(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    const int rank = sw_comm_rank(comm);
+    sw_engine *e = NULL;
+    sw_status st = open_engine(job, comm, &e);
+    st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
+    if (st >= 0) {
+        const struct sw_mesh_choice *choice = sw_engine_mesh_choice(e);
+        for (unsigned a = 0; a < SW_AXIS_COUNT; a++) {
+            job->sizes[rank][a] = sw_mesh_size(&e->mesh, 1U << a);
+        }
+        job->has_choice[rank] = choice != NULL;
+        if (choice && choice->n > 1) {
+            job->best = choice->tries[0].seconds;
+            job->next = choice->tries[1].seconds;
+        }
+    }
+    sw_close(e);
+    return st;
+}
+
+static void run(struct job *job)
+{
+    if (sw_threads_run(job->ranks, 60, open_and_keep, job) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (int r = 1; r < job->ranks; r++) {
+        assert_memory_equal(job->sizes[r], job->sizes[0], sizeof job->sizes[0]);
+    }
+}
+
+/* Bytes of the largest stage of a mesh. */
+static long long bytes_of(const char *mesh)
+{
+    const struct job job = {.mesh = mesh, .plan_only = true};
+    long long most = 0;
+    for (int rank = 0; rank < 2; rank++) {
+        sw_engine *e = NULL;
+        sw_comm *comm;
+        assert_int_equal(sw_comm_open(&(struct sw_transport){.rank = rank, .size = 2}, &comm),
+                         SW_OK);
+        if (open_engine(&job, comm, &e) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        most = sw_max_i64(most, sw_engine_tier_bytes(e, SW_TIER_DEVICE));
+        sw_close(e);
+        sw_comm_close(comm, false);
+    }
+    return most;
+}
+
+/* Whatever the link between hosts costs, ranks agree, and the fastest of the tries is taken. */
+static void all_ranks_take_the_fastest_mesh(void **state)
+{
+    (void)state;
+    static const char *const nets[] = {"net=1e6", "net=1", "net=0.001"};
+    for (size_t i = 0; i < SW_LEN(nets); i++) {
+        struct job job = {
+            .ranks = RANKS, .rates = {"node=1e6", nets[i], "node_ranks=2"}, .n_rates = 3};
+        run(&job);
+        assert_true(job.best > 0 && job.best <= job.next);
+        assert_int_equal(job.sizes[0][SW_AXIS_TENSOR], 1);
+        for (int r = 0; r < RANKS; r++) {
+            assert_int_equal(job.has_choice[r], r == 0);
+        }
+    }
+}
+
+/* Budgets leave only some meshes. What cuts sums comes last. */
+static void budgets_decide(void **state)
+{
+    (void)state;
+    const long long data = bytes_of("{}"), pipe = bytes_of("{\"pipe\": 2}");
+    const long long tensor = bytes_of("{\"tensor\": 2}");
+    assert_true(pipe < data && tensor < pipe);
+    struct job job = {.ranks = 2, .budget = pipe};
+    run(&job);
+    assert_int_equal(job.sizes[0][SW_AXIS_PIPE], 2);
+    job = (struct job){.ranks = 2, .budget = pipe - 1};
+    run(&job);
+    assert_int_equal(job.sizes[0][SW_AXIS_TENSOR], 2);
+    job = (struct job){.ranks = 2, .budget = 1};
+    assert_int_equal(sw_threads_run(2, 60, open_and_keep, &job), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "spillway.mesh \"auto\": none of "));
+    assert_non_null(strstr(sw_error_message(), "bytes (")); /* what the nearest one lacks */
+}
+
+static void a_resumed_run_keeps_its_sums(void **state)
+{
+    (void)state;
+    struct job first = {.ranks = 2, .mesh = "{\"tensor\": 2}", .save = test_at("saved")};
+    run(&first);
+    struct job next = {.ranks = RANKS, .resume_from = test_at("saved")};
+    run(&next);
+    assert_int_equal(next.sizes[0][SW_AXIS_TENSOR], 2);
+    struct job none = {.ranks = 2, .resume_from = test_at("nothing")};
+    run(&none);
+    assert_int_equal(none.sizes[0][SW_AXIS_TENSOR], 1);
+}
+
+static void a_batch_that_follows_from_the_mesh_is_refused(void **state)
+{
+    (void)state;
+    struct job job = {.ranks = 2, .open_batch = true};
+    assert_int_equal(sw_threads_run(2, 60, open_and_keep, &job), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "give train_batch_size or spillway.micro_batches"));
+    job.ranks = 1; /* there is nothing to choose */
+    run(&job);
+    assert_int_equal(job.sizes[0][SW_AXIS_DATA], 1);
+    assert_false(job.has_choice[0]);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(all_ranks_take_the_fastest_mesh),
+    cmocka_unit_test(budgets_decide),
+    cmocka_unit_test(a_resumed_run_keeps_its_sums),
+    cmocka_unit_test(a_batch_that_follows_from_the_mesh_is_refused),
+};
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = write_model};

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses the sizes of a mesh that is "auto", for plans of it: once for all that is printed.
+#include <stdio.h>
+#include <string.h>
+
+#include "json/json.h"
+#include "look/private.h"
+#include "spillway/look.h"
+
+static void json_try(const struct sw_mesh_try *t, struct sw_str *out)
+{
+    char words[SW_MESH_WORDS];
+    sw_str_printf(out, "{\"name\":\"%s\"", sw_mesh_words(&t->mesh, words));
+    for (unsigned a = 0; a < SW_AXIS_COUNT; a++) {
+        sw_str_printf(out, ",\"%s\":%d", sw_axis_name((enum sw_axis)a),
+                      sw_mesh_size(&t->mesh, 1U << a));
+    }
+    switch (t->result) {
+    case SW_MESH_FITS:
+        sw_str_puts(out, ",\"step_seconds\":");
+        sw_json_write_f64(t->seconds, out);
+        break;
+    case SW_MESH_MISSES:
+        sw_str_printf(out, ",\"missing_bytes\":%zu,\"tier\":\"%s\",\"stage\":%d", t->missing,
+                      sw_tier_name(t->tier), t->stage);
+        break;
+    case SW_MESH_REFUSED:
+        sw_str_puts(out, ",\"refused\":");
+        sw_json_write_string(t->refused, strlen(t->refused), out);
+        break;
+    }
+    sw_str_putc(out, '}');
+}
+
+static void print_json(const struct sw_mesh_choice *c, struct sw_str *out)
+{
+    sw_str_printf(out, "{\"cuts_sums\":%s,\"not_tried\":%d,\"meshes\":[",
+                  c->cuts ? "true" : "false", c->spared + c->untried);
+    for (int i = 0; i < c->n; i++) {
+        sw_str_puts(out, i > 0 ? "," : "");
+        json_try(&c->tries[i], out);
+    }
+    sw_str_putc(out, ']');
+    if (c->boundary > 0) {
+        sw_str_puts(out, ",\"boundary_seconds\":");
+        sw_json_write_f64(c->boundary, out);
+    }
+    sw_str_putc(out, '}');
+}
+
+/* Reads from the configuration whether the mesh is "auto". */
+static sw_status read_auto(const struct sw_engine_config *given, bool *out)
+{
+    struct sw_config *config = NULL;
+    const char *text = given->text ? given->text : "{}";
+    SW_TRY(given->path ? sw_config_load(given->path, given->sets, given->n_sets, &config)
+                       : sw_config_parse("configuration", text, strlen(text), given->sets,
+                                         given->n_sets, &config));
+    *out = config->parallel.is_auto;
+    sw_config_close(config);
+    return SW_OK;
+}
+
+static void describe(const sw_engine *e, bool json, struct sw_str *edit, struct sw_str *out)
+{
+    const struct sw_mesh_choice *choice = sw_engine_mesh_choice(e);
+    const struct sw_parallel_config *p = &sw_engine_facts(e).config->parallel;
+    sw_str_printf(edit, "spillway.mesh={\"pipe\":%lld,\"tensor\":%lld,\"context\":%lld}",
+                  (long long)p->pipe, (long long)p->tensor, (long long)p->context);
+    if (choice && json) {
+        print_json(choice, out);
+    } else if (choice) {
+        sw_mesh_choice_print(choice, out);
+    } else {
+        sw_str_puts(out, json ? "null" : "");
+    }
+}
+
+sw_status sw_plan_mesh_choice(const struct sw_engine_options *options, int ranks, bool json,
+                              char **out_edit, char **out)
+{
+    const struct sw_transport none = {.size = ranks};
+    struct sw_engine_options o;
+    struct sw_str edit = {0}, text = {0};
+    sw_engine *e = NULL;
+    bool is_auto = false;
+    *out_edit = *out = NULL;
+    SW_TRY_OPTIONS(options);
+    SW_TRY(read_auto(&options->config, &is_auto));
+    if (!is_auto) {
+        return SW_OK;
+    }
+    o = *options;
+    o.plan.only = true;
+    SW_TRY(sw_comm_open(&none, &o.run.comm));
+    const sw_status st = sw_initialize(&o, &e);
+    if (st >= 0) {
+        describe(e, json, &edit, &text);
+    }
+    sw_close(e);
+    sw_comm_close(o.run.comm, st < 0);
+    text.failed |= edit.failed;
+    const sw_status given = sw_look_give(st, &text, out);
+    if (given < 0) {
+        sw_str_fini(&edit);
+        return given;
+    }
+    *out_edit = edit.ptr;
+    return SW_OK;
+}
