@@ -199,6 +199,8 @@ static const struct {
     {"plan --model truncated/model.safetensors", 2, "wanted their folder, with config.json"},
     {"doctor --threads 9223372036854775807", 2, "threads"},
     {"doctor --disk .", 2, "need --cluster"},
+    {"doctor --ranks 2 --threads 1", 2, "print a mesh and go with no other option"},
+    {"doctor --ranks 3 --set spillway.mesh.pipe=2", 2, "do not make up 3 ranks"},
     {"doctor --cluster x.json --threads 2", 2, "--threads does not go with --cluster"},
     {"doctor --cluster x.json --device mock", 2, "\"cpu\", \"cuda\" or \"hip\", not \"mock\""},
     {"plan --model gpt2-tiny --ranks 2 --stage 4", 2, "--stage"},

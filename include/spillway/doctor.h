@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Capabilities of this machine and this build. Only sw_doctor_cluster is collective.
+// Capabilities of this machine and this build. Only sw_doctor_cluster and sw_doctor_mesh_text
+// are collective.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "spillway/comm.h"
+#include "spillway/engine.h"
 #include "spillway/status.h"
 
 #ifdef __cplusplus
@@ -15,6 +17,19 @@ extern "C" {
 /* Measures the machine for a few seconds and reports. n_threads 0 = all. Free *out with
  * sw_text_free. */
 SW_API sw_status sw_doctor_text(int n_threads, char **out);
+
+/*
+ * sw_doctor_mesh_text - the mesh of a configuration: ranks along each axis, and the coordinates of
+ * each rank. Of ranks that a launcher started it has the hosts, too.
+ *
+ * ranks        0 = those that a launcher started, or one; then it is collective
+ * out          the caller's: sw_text_free; empty on ranks above 0
+ *
+ * SW_E_CONFIG  the sizes do not make up the ranks
+ *
+ * Other errors are those of sw_world_open.
+ */
+SW_API sw_status sw_doctor_mesh_text(const struct sw_engine_config *config, int ranks, char **out);
 
 /* Options for measuring a cluster. */
 struct sw_doctor_cluster {

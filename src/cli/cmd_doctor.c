@@ -34,12 +34,62 @@ static int measure(const struct command *command, const struct sw_doctor_cluster
     return CLI_DONE;
 }
 
+/* Prints the mesh of a configuration. */
+static int show_mesh(const struct command *command, const struct sw_engine_config *config,
+                     int64_t ranks)
+{
+    char *text = NULL;
+    if (ranks > INT_MAX) {
+        return cli_fail(command, CLI_REFUSED, "--ranks: wanted at most %d", INT_MAX);
+    }
+    const sw_status st = sw_doctor_mesh_text(config, (int)ranks, &text);
+    printf("%s", st >= 0 ? text : "");
+    sw_text_free(text);
+    return st >= 0
+               ? CLI_DONE
+               : cli_error(command, st == SW_E_CONFIG || st == SW_E_ARG ? CLI_REFUSED : CLI_FAILED);
+}
+
+static bool asks_for_mesh(const struct sw_engine_config *config, int64_t ranks)
+{
+    return config->path || config->n_sets > 0 || ranks > 0;
+}
+
+static int check(const struct command *command, const struct sw_doctor_cluster *wanted,
+                 const struct sw_engine_config *config, int64_t threads, int64_t ranks)
+{
+    const bool mesh = asks_for_mesh(config, ranks);
+    if (!wanted->path &&
+        (wanted->device || wanted->disk || wanted->model || wanted->seq_len != 0)) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--device, --disk, --model and --seq-len need --cluster");
+    }
+    if (wanted->path && threads != 0) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--threads does not go with --cluster, which uses all processors");
+    }
+    if (mesh && (wanted->path || threads != 0)) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--deepspeed, --set and --ranks print a mesh and go with no other option");
+    }
+    return -1;
+}
+
 int sw_cmd_doctor(int argc, char **argv)
 {
-    int64_t threads = 0;
+    int64_t threads = 0, ranks = 0;
+    struct sw_engine_config config = {0};
+    struct words sets = {0};
     struct sw_doctor_cluster wanted = {0};
     const struct flag flags[] = {
         {"--threads", FLAG_INT, &threads, "N", "number of threads to measure with (default: all)",
+         0},
+        {"--deepspeed", FLAG_TEXT, &config.path, "FILE",
+         "print the mesh of a configuration, on --ranks or on the ranks of a started job, with "
+         "their hosts",
+         0},
+        {"--set", FLAG_LIST, &sets, "KEY=VALUE", "edit that configuration; may be repeated", 0},
+        {"--ranks", FLAG_INT, &ranks, "N", "ranks of that mesh (default: those that were started)",
          0},
         {"--cluster", FLAG_TEXT, &wanted.path, "FILE",
          "measure this machine, or the hosts of a started job, into a cluster's file for plan --on",
@@ -55,24 +105,22 @@ int sw_cmd_doctor(int argc, char **argv)
     };
     const struct command command = {
         "doctor",
-        "[--threads N | --cluster FILE]",
+        "[--threads N | --deepspeed FILE [--ranks N] | --cluster FILE]",
         "Prints the libraries found and measured rates of this processor.",
         flags,
         sizeof flags / sizeof *flags,
         "\n"
         "--threads 1\n"
         "--cluster here.json --disk /tmp\n"};
-    const int status = cli_parse(&command, argc, argv, NULL);
-    if (status >= 0) {
-        return status;
+    int status = cli_parse(&command, argc, argv, NULL);
+    config.sets = sets.items;
+    config.n_sets = sets.n;
+    status = status < 0 ? check(&command, &wanted, &config, threads, ranks) : status;
+    if (status < 0) {
+        status = wanted.path                     ? measure(&command, &wanted)
+                 : asks_for_mesh(&config, ranks) ? show_mesh(&command, &config, ranks)
+                                                 : report(&command, threads);
     }
-    if (!wanted.path && (wanted.device || wanted.disk || wanted.model || wanted.seq_len != 0)) {
-        return cli_fail(&command, CLI_REFUSED,
-                        "--device, --disk, --model and --seq-len need --cluster");
-    }
-    if (wanted.path && threads != 0) {
-        return cli_fail(&command, CLI_REFUSED,
-                        "--threads does not go with --cluster, which uses all processors");
-    }
-    return wanted.path ? measure(&command, &wanted) : report(&command, threads);
+    cli_free_words(&sets);
+    return status;
 }

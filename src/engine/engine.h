@@ -50,6 +50,9 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e);
  * do not share a host. Nothing for a single rank. */
 void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out);
 
+/* open.c. The mesh of a configuration on the ranks of run.comm, with their coordinates and hosts.
+ * The model is not read. Collective, except with plan.only. */
+sw_status sw_engine_describe_mesh(const struct sw_engine_options *options, struct sw_str *out);
 /* The host of a rank; NULL = not known. A plan knows those that the rate node_ranks describes. */
 const char *sw_engine_host(const sw_engine *e, int rank);
 /* The blocks of the model that this rank has: the first one, and the one after the last. */

@@ -333,6 +333,43 @@ sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out
     return sw_engine_try(options, NULL, out);
 }
 
+/* ---- the mesh alone ---- */
+
+static sw_status describe_mesh(struct sw_engine *e, struct sw_str *out)
+{
+    enum { MOST = 16 };
+    char name[96];
+    SW_TRY(read_config(e, NULL, 0));
+    if (e->config->parallel.is_auto) {
+        sw_str_puts(out, "mesh: \"auto\", chosen for a model (spillway plan --model)\n");
+        return SW_OK;
+    }
+    SW_TRY(sw_engine_take_mesh(e));
+    SW_TRY(sw_engine_find_hosts(e));
+    sw_engine_print_mesh(e, out);
+    for (int r = 0; r < e->world.size && r < MOST && e->world.size > 1; r++) {
+        const char *host = sw_engine_host(e, r);
+        sw_str_printf(out, "  rank %-4d %s%s%s\n", r,
+                      sw_mesh_format(&e->mesh, r, name, sizeof name), host ? " on " : "",
+                      host ? host : "");
+    }
+    sw_str_puts(out, e->world.size > MOST ? "  ..\n"
+                     : e->world.size == 1 ? "mesh: one rank\n"
+                                          : "");
+    return SW_OK;
+}
+
+sw_status sw_engine_describe_mesh(const struct sw_engine_options *options, struct sw_str *out)
+{
+    struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
+    SW_TRY_ALLOC(e, "the engine");
+    e->options = *options;
+    e->world = world_of(options->run.comm);
+    const sw_status st = describe_mesh(e, out);
+    sw_close(e);
+    return st;
+}
+
 void sw_close(sw_engine *e)
 {
     if (!e) {

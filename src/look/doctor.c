@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "look/private.h"
 #include "model/model.h"
 #include "spillway/comm.h"
 
@@ -104,6 +105,22 @@ sw_status sw_doctor_text(int n_threads, char **out)
     }
     *out = text.ptr;
     return SW_OK;
+}
+
+sw_status sw_doctor_mesh_text(const struct sw_engine_config *config, int ranks, char **out)
+{
+    enum { DEADLINE_S = 300 };
+    struct sw_engine_options options = {.config = *config, .plan.only = ranks > 0};
+    struct sw_str text = {0};
+    SW_TRY(ranks > 0 ? sw_comm_open(&(struct sw_transport){.size = ranks}, &options.run.comm)
+                     : sw_world_open(DEADLINE_S, &options.run.comm));
+    const bool prints = !options.run.comm || sw_comm_rank(options.run.comm) == 0;
+    const sw_status st = sw_engine_describe_mesh(&options, &text);
+    sw_comm_close(options.run.comm, st < 0);
+    if (!prints) {
+        sw_str_fini(&text);
+    }
+    return sw_look_give(st, &text, out);
 }
 
 sw_status sw_models_text(char **out)

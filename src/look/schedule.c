@@ -186,10 +186,11 @@ static void print_text(const struct picture *p, struct sw_str *out)
             sw_str_printf(out, "%9s|%s|\n", "", line);
         }
     }
-    sw_str_puts(out, "digit: forward of that micro-batch (mod 10); letter: backward (a = 0); =: "
-                     "update; .: no computation\n>, <: a message to the next or the previous stage "
-                     "begins (x: both); idle: share of the time from the first forward to the last "
-                     "backward\n");
+    sw_str_puts(out,
+                "digit: forward of that micro-batch (mod 10), with its waits; letter: backward "
+                "(a = 0); =: update; .: nothing\n>, <: a message to the next or the previous stage "
+                "begins (x: both); idle: share of the time from the first forward to the last "
+                "backward\n");
 }
 
 /* ---- JSON ---- */
@@ -323,7 +324,8 @@ static sw_status draw(const struct picture *p, struct sw_str *out)
         const int y = TOP + s * STRIDE;
         for (int i = 0; i < p->lanes[s].n_blocks; i++) {
             const struct block *block = &p->lanes[s].blocks[i];
-            sw_lanes_add(&lanes, s, kind_of(block), block->begin, block->end);
+            const double share = block->busy / (block->end - block->begin);
+            sw_lanes_add(&lanes, s, kind_of(block), block->begin, block->end, share);
         }
         sw_str_printf(out,
                       "<text x=\"8\" y=\"%d\">stage %d</text><g transform=\"translate(%d 0)\">",

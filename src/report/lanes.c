@@ -217,7 +217,7 @@ static sw_status draw_queues(const struct trace *t, double begin, double end, st
     for (int64_t s = 0; s < t->n; s++) {
         const struct slice *slice = &t->slices[s];
         if (slice->rank == 0) {
-            sw_lanes_add(&lanes, slice->queue, slice->kind, slice->begin, slice->end);
+            sw_lanes_add(&lanes, slice->queue, slice->kind, slice->begin, slice->end, 1);
         }
     }
     draw_lanes(&lanes, queue_name, "Work of each queue during the step", out);
@@ -240,7 +240,8 @@ static sw_status draw_stages(const struct trace *t, int64_t stages, double begin
         const struct slice *slice = &t->slices[s];
         if (slice->rank % each == 0 && slice->queue == SW_QUEUE_COMPUTE &&
             slice->kind != SW_LANE_WAIT) {
-            sw_lanes_add(&lanes, (int)(slice->rank / each), slice->kind, slice->begin, slice->end);
+            sw_lanes_add(&lanes, (int)(slice->rank / each), slice->kind, slice->begin, slice->end,
+                         1);
         }
     }
     draw_lanes(&lanes, stage_name, "Computation of each stage of the pipeline", out);

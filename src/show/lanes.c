@@ -26,7 +26,7 @@ static float *column_of(const struct sw_lanes *lanes, int lane, int column)
 }
 
 void sw_lanes_add(struct sw_lanes *lanes, int lane, enum sw_lane_kind kind, double begin,
-                  double end)
+                  double end, double share)
 {
     if (!(end > lanes->begin && begin < lanes->end)) {
         return;
@@ -35,7 +35,8 @@ void sw_lanes_add(struct sw_lanes *lanes, int lane, enum sw_lane_kind kind, doub
     const double from = fmax((begin - lanes->begin) * scale, 0);
     const double to = fmin((end - lanes->begin) * scale, SW_LANE_COLUMNS);
     for (int c = (int)fmin(from, SW_LANE_COLUMNS); c < SW_LANE_COLUMNS && c < to; c++) {
-        column_of(lanes, lane, c)[kind] += (float)fmax(fmin(to, c + 1) - fmax(from, c), 0);
+        column_of(lanes, lane, c)[kind] +=
+            (float)(share * fmax(fmin(to, c + 1) - fmax(from, c), 0));
     }
 }
 

@@ -25,9 +25,10 @@ struct sw_lanes {
 /* Opens n empty lanes. Release with sw_lanes_close. SW_E_NOMEM */
 sw_status sw_lanes_open(int n, double begin, double end, struct sw_lanes *out);
 void sw_lanes_close(struct sw_lanes *lanes);
-/* Adds work to a lane. The part outside of the window does not count. */
+/* Adds work to a lane that takes this share of the time. The part outside of the window does not
+ * count. */
 void sw_lanes_add(struct sw_lanes *lanes, int lane, enum sw_lane_kind kind, double begin,
-                  double end);
+                  double end, double share);
 bool sw_lane_is_used(const struct sw_lanes *lanes, int lane);
 /* Share of the window in which a lane was busy; waits do not count as work. */
 double sw_lane_share(const struct sw_lanes *lanes, int lane);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "json/json.h"
+#include "spillway/doctor.h"
 #include "spillway/look.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -220,7 +221,22 @@ static void a_mesh_is_chosen_once(void **state)
     }
 }
 
+/* The mesh of a configuration needs no model. */
+static void a_configuration_has_a_mesh(void **state)
+{
+    (void)state;
+    const struct sw_engine_config config = {
+        .text = "{\"spillway\": {\"mesh\": {\"pipe\": 2, \"tensor\": 2}}}"};
+    char *text = NULL;
+    assert_int_equal(sw_doctor_mesh_text(&config, 8, &text), SW_OK);
+    assert_int_equal(strncmp(text, "mesh: pipe 2 x data 2 x tensor 2\n", 33), 0);
+    assert_non_null(strstr(text, "\n  rank 6    pipe_01-data_01-tensor_00\n"));
+    sw_text_free(text);
+    assert_int_equal(sw_doctor_mesh_text(&config, 6, &text), SW_E_CONFIG);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_configuration_has_a_mesh),
     cmocka_unit_test(a_mesh_is_chosen_once),
     cmocka_unit_test(hosts_are_those_of_the_rates),
     cmocka_unit_test(stages_have_their_blocks_and_micro_batches),
