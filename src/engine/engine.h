@@ -55,8 +55,9 @@ void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out);
 sw_status sw_engine_describe_mesh(const struct sw_engine_options *options, struct sw_str *out);
 /* The host of a rank; NULL = not known. A plan knows those that the rate node_ranks describes. */
 const char *sw_engine_host(const sw_engine *e, int rank);
-/* The blocks of the model that this rank has: the first one, and the one after the last. */
-void sw_engine_blocks(const sw_engine *e, int *out_first, int *out_end);
+/* The blocks of a chunk of this rank: the first one, and the one after the last. False: it has no
+ * such chunk. */
+bool sw_engine_blocks(const sw_engine *e, int chunk, int *out_first, int *out_end);
 
 /* ---- lineup.c ---- */
 /* The first rank of each stage of a pipeline, opened for its plan only. */

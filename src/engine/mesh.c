@@ -94,12 +94,17 @@ int sw_engine_batch_ranks(const struct sw_engine *e)
     return asked > 0 ? (int)sw_ceil_div(asked, cuts) : e->data.size;
 }
 
-void sw_engine_blocks(const sw_engine *e, int *out_first, int *out_end)
+bool sw_engine_blocks(const sw_engine *e, int chunk, int *out_first, int *out_end)
 {
     const struct sw_coord pipe = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_PIPE, e->world.rank);
     const int layers = e->weights.model ? (int)e->weights.model->layers : 0;
-    *out_first = e->stage_blocks ? e->stage_blocks[pipe.rank] : 0;
-    *out_end = e->stage_blocks ? e->stage_blocks[pipe.rank + 1] : layers;
+    const int part = chunk * pipe.size + pipe.rank;
+    if (chunk >= (e->stage_blocks ? e->config->parallel.chunks : 1)) {
+        return false;
+    }
+    *out_first = e->stage_blocks ? e->stage_blocks[part] : 0;
+    *out_end = e->stage_blocks ? e->stage_blocks[part + 1] : layers;
+    return true;
 }
 
 /* ---- hosts ---- */

@@ -12,7 +12,8 @@
 enum { MOST_GROUPS = 1 << SW_AXIS_COUNT };
 
 struct row { /* a rank of one stage */
-    int rank, first_block, end_block;
+    int rank;
+    struct sw_str blocks, json_blocks; /* of its chunks */
     int slots; /* micro-batches that wait for their backward at once, at most */
     size_t tier_bytes[SW_TIER_COUNT];
     int64_t sent[MOST_GROUPS]; /* by the axes of the group */
@@ -53,11 +54,25 @@ static int64_t sent_along_data(const struct sw_plan *plan)
     return sw_plan_group_bytes(plan, SW_GROUP_DATA);
 }
 
+static void print_blocks(const sw_engine *e, struct row *out)
+{
+    int first, end;
+    for (int c = 0; sw_engine_blocks(e, c, &first, &end); c++) {
+        sw_str_puts(&out->blocks, c > 0 ? ", " : "");
+        sw_str_printf(&out->blocks,
+                      end > first + 1 ? "%d to %d"
+                      : end > first   ? "%d"
+                                      : "none",
+                      first, end - 1);
+        sw_str_printf(&out->json_blocks, "%s[%d,%d]", c > 0 ? "," : "", first, end);
+    }
+}
+
 static void fill_row(const struct sw_lined_rank *stage, unsigned used, struct row *out)
 {
     const struct sw_engine_facts f = sw_engine_facts(stage->engine);
     *out = (struct row){.rank = stage->rank, .slots = count_slots(f.plan), .boundary = -1};
-    sw_engine_blocks(stage->engine, &out->first_block, &out->end_block);
+    print_blocks(stage->engine, out);
     memcpy(out->tier_bytes, f.plan->tier_bytes, sizeof out->tier_bytes);
     for (int g = 0; g < f.plan->n_groups; g++) {
         if (f.plan->groups[g].n > 1) {
@@ -139,16 +154,14 @@ static void print_memory(const struct view *v, struct sw_str *out)
                      " disk\n");
     for (int s = 0; s < v->n; s++) {
         const struct row *row = &v->rows[s];
-        char blocks[32];
-        snprintf(blocks, sizeof blocks, "%d to %d", row->first_block, row->end_block - 1);
-        sw_str_printf(out, "%5d %6d %10s %5d", s, row->rank,
-                      row->end_block <= row->first_block ? "none" : blocks, row->slots);
+        sw_str_printf(out, "%5d %6d %10s %5d", s, row->rank, sw_str_text(&row->blocks), row->slots);
         for (int t = 0; t < SW_TIER_COUNT; t++) {
             sw_str_printf(out, " %16zu", row->tier_bytes[t]);
         }
         sw_str_putc(out, '\n');
     }
-    sw_str_puts(out, "(kept: micro-batches between their forward and their backward)\n");
+    sw_str_puts(out,
+                "(kept: micro-batches, of all chunks, between their forward and their backward)\n");
 }
 
 static void print_sent(const struct view *v, struct sw_str *out)
@@ -199,8 +212,8 @@ static void json_row(const struct view *v, int s, struct sw_str *out)
 {
     const struct row *row = &v->rows[s];
     char name[64];
-    sw_str_printf(out, "%s{\"stage\":%d,\"rank\":%d,\"blocks\":[%d,%d],\"kept\":%d",
-                  s > 0 ? "," : "", s, row->rank, row->first_block, row->end_block, row->slots);
+    sw_str_printf(out, "%s{\"stage\":%d,\"rank\":%d,\"blocks\":[%s],\"kept\":%d", s > 0 ? "," : "",
+                  s, row->rank, sw_str_text(&row->json_blocks), row->slots);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)t), row->tier_bytes[t]);
     }
@@ -280,6 +293,21 @@ static sw_status fill(const struct sw_lineup *lineup, struct view *v)
     return SW_OK;
 }
 
+/* *failed: set if memory ran out for a part */
+static void close_view(struct view *v, bool *failed)
+{
+    *failed |= v->line.failed || v->hosts.failed || v->refused.failed;
+    for (int s = 0; s < v->n; s++) {
+        *failed |= v->rows[s].blocks.failed || v->rows[s].json_blocks.failed;
+        sw_str_fini(&v->rows[s].blocks);
+        sw_str_fini(&v->rows[s].json_blocks);
+    }
+    sw_str_fini(&v->line);
+    sw_str_fini(&v->hosts);
+    sw_str_fini(&v->refused);
+    sw_free(v->rows);
+}
+
 sw_status sw_plan_mesh_text(const struct sw_engine_options *options, int ranks, bool json,
                             char **out)
 {
@@ -297,10 +325,6 @@ sw_status sw_plan_mesh_text(const struct sw_engine_options *options, int ranks, 
     } else if (st >= 0 && (v.used & ~(1U << SW_AXIS_DATA))) {
         print_text(&v, &text);
     }
-    text.failed |= v.line.failed || v.hosts.failed || v.refused.failed;
-    sw_str_fini(&v.line);
-    sw_str_fini(&v.hosts);
-    sw_str_fini(&v.refused);
-    sw_free(v.rows);
+    close_view(&v, &text.failed);
     return sw_look_give(st, &text, out);
 }

@@ -14,6 +14,7 @@ struct block { /* neighbouring kernels of a phase */
     double begin, end, busy;
     enum sw_segment segment;
     int64_t micro;
+    int chunk;
     const struct sw_step_phase *phase;
 };
 struct message {
@@ -67,9 +68,13 @@ static void add_block(struct lane *lane, const struct sw_clock_span *span)
     lane->failed |= !blocks;
     if (blocks) {
         lane->blocks = blocks;
-        blocks[lane->n_blocks++] =
-            (struct block){span->begin,          span->end,          span->end - span->begin,
-                           span->phase->segment, span->phase->round, span->phase};
+        blocks[lane->n_blocks++] = (struct block){.begin = span->begin,
+                                                  .end = span->end,
+                                                  .busy = span->end - span->begin,
+                                                  .segment = span->phase->segment,
+                                                  .micro = span->phase->round,
+                                                  .chunk = span->phase->chunk,
+                                                  .phase = span->phase};
     }
 }
 
@@ -143,6 +148,7 @@ static char sign_of(const struct block *block)
 {
     return block->segment == SW_SEGMENT_FORWARD    ? (char)('0' + block->micro % 10)
            : block->segment == SW_SEGMENT_BACKWARD ? (char)('a' + block->micro % 26)
+           : block->segment == SW_SEGMENT_WEIGHTS  ? (char)('A' + block->micro % 26)
                                                    : '=';
 }
 
@@ -186,11 +192,12 @@ static void print_text(const struct picture *p, struct sw_str *out)
             sw_str_printf(out, "%9s|%s|\n", "", line);
         }
     }
-    sw_str_puts(out,
-                "digit: forward of that micro-batch (mod 10), with its waits; letter: backward "
-                "(a = 0); =: update; .: nothing\n>, <: a message to the next or the previous stage "
-                "begins (x: both); idle: share of the time from the first forward to the last "
-                "backward\n");
+    sw_str_puts(
+        out,
+        "digit: forward of that micro-batch (mod 10), with its waits; letter: backward (a = 0; A: "
+        "gradients of weights alone); =: update; .: nothing\n>, <: a message to the next or the "
+        "previous stage begins (x: both); idle: share of the time from the first forward to the "
+        "last backward\n");
 }
 
 /* ---- JSON ---- */
@@ -212,7 +219,8 @@ static void json_lane(const struct lane *lane, struct sw_str *out)
         sw_str_printf(out, "%s{\"segment\":\"%s\",", i > 0 ? "," : "",
                       sw_segment_name(block->segment));
         if (has_micro) {
-            sw_str_printf(out, "\"micro_batch\":%lld,", (long long)block->micro);
+            sw_str_printf(out, "\"micro_batch\":%lld,\"chunk\":%d,", (long long)block->micro,
+                          block->chunk);
         }
         json_number("begin", block->begin, out);
         sw_str_putc(out, ',');
@@ -257,9 +265,9 @@ static double x_of(const struct picture *p, double at)
 
 static enum sw_lane_kind kind_of(const struct block *block)
 {
-    return block->segment == SW_SEGMENT_FORWARD    ? SW_LANE_FORWARD
-           : block->segment == SW_SEGMENT_BACKWARD ? SW_LANE_BACKWARD
-                                                   : SW_LANE_UPDATE;
+    return block->segment == SW_SEGMENT_FORWARD ? SW_LANE_FORWARD
+           : block->segment < SW_SEGMENT_UPDATE ? SW_LANE_BACKWARD
+                                                : SW_LANE_UPDATE;
 }
 
 /* The number of each micro-batch, where its block has room for it. */

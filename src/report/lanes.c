@@ -71,6 +71,7 @@ static enum sw_lane_kind kind_of(const char *cat)
 {
     return strcmp(cat, "forward") == 0    ? SW_LANE_FORWARD
            : strcmp(cat, "backward") == 0 ? SW_LANE_BACKWARD
+           : strcmp(cat, "weights") == 0  ? SW_LANE_BACKWARD
            : strcmp(cat, "wait") == 0     ? SW_LANE_WAIT
                                           : SW_LANE_UPDATE;
 }

@@ -82,7 +82,7 @@ static void stages_have_their_blocks_and_micro_batches(void **state)
             const int64_t rounds = K / 2;
             int64_t next = 0, s = 0;
             for (const struct sw_json *row = stages_of(doc); row; row = row->next, s++) {
-                const struct sw_json *blocks = sw_json_get(row, "blocks");
+                const struct sw_json *blocks = sw_json_get(row, "blocks")->first;
                 assert_int_equal(blocks->first->integer, next);
                 next = blocks->first->next->integer;
                 assert_int_equal(number(row, "rank"), 2 * s);
