@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans, predictions and estimates as text: what a run would need and how long a step would take,
-// without training. None of these calls is collective, and each concerns this rank alone.
+// without training. None of these calls is collective. Each concerns this rank alone, unless it
+// says that it is about a pipeline or a mesh.
 #pragma once
 
 #include <stdbool.h>
