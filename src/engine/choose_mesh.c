@@ -14,23 +14,6 @@ struct judging {
     const char *reduce; /* an edit; NULL = as configured */
 };
 
-/* The edits of a try: the user's, the mesh, and `reduce`. */
-static sw_status list_sets(const struct judging *j, const char *mesh, const char ***out, int *n)
-{
-    const struct sw_engine_config *config = &j->engine->options.config;
-    const char **sets = sw_alloc("engine", ((size_t)config->n_sets + 2) * sizeof *sets);
-    SW_TRY_ALLOC(sets, "the configuration");
-    for (*n = 0; *n < config->n_sets; ++*n) {
-        sets[*n] = config->sets[*n];
-    }
-    sets[(*n)++] = mesh;
-    if (j->reduce) {
-        sets[(*n)++] = j->reduce;
-    }
-    *out = sets;
-    return SW_OK;
-}
-
 static void write_edit(const struct sw_mesh *mesh, char *out, size_t cap)
 {
     snprintf(out, cap, "spillway.mesh={\"pipe\":%d,\"tensor\":%d,\"context\":%d}",
@@ -78,11 +61,13 @@ static sw_status judge(void *ctx, struct sw_mesh_try *t)
     struct sw_engine_options o = j->engine->options;
     struct sw_plan_refusal refusal = {.missing = 0};
     struct sw_lineup lineup;
-    const char **sets = NULL;
     char edit[128];
+    const char *more[] = {edit, j->reduce}, **sets = NULL;
+    const int n_more = j->reduce ? 2 : 1;
     write_edit(&t->mesh, edit, sizeof edit);
-    SW_TRY(list_sets(j, edit, &sets, &o.config.n_sets));
+    SW_TRY(sw_engine_join_sets(&o.config, more, n_more, &sets));
     o.config.sets = sets;
+    o.config.n_sets += n_more;
     sw_status st = sw_lineup_try(&o, j->engine->world.size, &refusal, &lineup);
     sw_free(sets);
     if (st >= 0) {

@@ -70,7 +70,12 @@ struct sw_lineup {
     struct sw_lined_rank *stages; /* [n] */
     int n;
 };
-/* Opens the lineup of so many ranks. options: as for sw_initialize; run.comm and plan.only are not
+/* The edits of a configuration, followed by more of them. out: release with sw_free; the strings are
+ * borrowed */
+sw_status sw_engine_join_sets(const struct sw_engine_config *config, const char *const *more,
+                              int n_more, const char ***out);
+/* Opens the lineup of so many ranks. Keys that are "auto" have one value on all stages: that of the
+ * stage with the least room. options: as for sw_initialize; run.comm and plan.only are not
  * read. Errors are those of sw_initialize, for any of the ranks. */
 sw_status sw_lineup_open(const struct sw_engine_options *options, int ranks, struct sw_lineup *out);
 /* Like it. If a budget refuses a plan, fills in `refusal` instead of searching for advice, and

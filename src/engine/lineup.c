@@ -1,7 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans the first rank of each stage of a pipeline. The other ranks of a stage hold and send as
 // much, so these stand for all ranks of a mesh.
+#include <stdio.h>
+
 #include "engine/private.h"
+
+sw_status sw_engine_join_sets(const struct sw_engine_config *config, const char *const *more,
+                              int n_more, const char ***out)
+{
+    const int n = config->n_sets;
+    const char **sets = sw_alloc("engine", ((size_t)n + (size_t)n_more + 1) * sizeof *sets);
+    SW_TRY_ALLOC(sets, "the configuration");
+    for (int i = 0; i < n + n_more; i++) {
+        sets[i] = i < n ? config->sets[i] : more[i - n];
+    }
+    *out = sets;
+    return SW_OK;
+}
 
 /* Opens a rank for its plan. The communicator of the rank exchanges nothing. */
 static sw_status open_rank(const struct sw_engine_options *options, int rank, int ranks,
@@ -21,21 +36,20 @@ static sw_status open_rank(const struct sw_engine_options *options, int rank, in
     return SW_OK;
 }
 
-sw_status sw_lineup_try(const struct sw_engine_options *options, int ranks,
-                        struct sw_plan_refusal *refusal, struct sw_lineup *out)
+/* Opens the stages after the first one, which is open. */
+static sw_status open_others(const struct sw_engine_options *options, int ranks,
+                             struct sw_plan_refusal *refusal, const struct sw_lined_rank *first,
+                             struct sw_lineup *out)
 {
-    struct sw_lined_rank first = {0};
-    *out = (struct sw_lineup){0};
-    SW_TRY(open_rank(options, 0, ranks, refusal, &first));
-    const int n = sw_mesh_size(&first.engine->mesh, 1U << SW_AXIS_PIPE);
+    const int n = sw_mesh_size(&first->engine->mesh, 1U << SW_AXIS_PIPE);
     out->stages = sw_alloc_zero("engine", (size_t)n, sizeof *out->stages);
-    sw_status st = out->stages ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for plans");
-    if (st < 0) {
-        sw_close(first.engine);
-        sw_comm_close(first.comm, true);
-        return st;
+    if (!out->stages) {
+        sw_close(first->engine);
+        sw_comm_close(first->comm, true);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for plans");
     }
-    out->stages[out->n++] = first;
+    sw_status st = SW_OK;
+    out->stages[out->n++] = *first;
     for (int s = 1; s < n && st >= 0; s++) { /* the pipe axis varies slowest */
         st = open_rank(options, s * (ranks / n), ranks, refusal, &out->stages[s]);
         out->n += st >= 0;
@@ -47,6 +61,93 @@ sw_status sw_lineup_try(const struct sw_engine_options *options, int ranks,
         out->n = failed;
     }
     return st;
+}
+
+static sw_status open_all(const struct sw_engine_options *options, int ranks,
+                          struct sw_plan_refusal *refusal, struct sw_lineup *out)
+{
+    struct sw_lined_rank first = {0};
+    *out = (struct sw_lineup){0};
+    SW_TRY(open_rank(options, 0, ranks, refusal, &first));
+    return open_others(options, ranks, refusal, &first, out);
+}
+
+/* ---- keys that are "auto" ---- */
+
+static int64_t recomputed_by(const struct sw_engine *e)
+{
+    const struct sw_recompute *r = &e->config->spillway.recompute;
+    return r->every == 0 ? 0 : r->blocks > 0 ? r->blocks : INT64_MAX;
+}
+
+/* The stage with the smallest micro-batch, and of those the one that recomputes most. *differ: the
+ * stages have chosen differently. */
+static const struct sw_engine *find_tightest(const struct sw_lineup *lineup, bool *differ)
+{
+    const struct sw_engine *least = lineup->stages[0].engine;
+    *differ = false;
+    for (int s = 1; s < lineup->n; s++) {
+        const struct sw_engine *e = lineup->stages[s].engine;
+        const bool same = e->sizes.batch == least->sizes.batch;
+        *differ = *differ || !same || recomputed_by(e) != recomputed_by(least) ||
+                  e->config->spillway.recompute.every != least->config->spillway.recompute.every;
+        if (e->sizes.batch < least->sizes.batch ||
+            (same && recomputed_by(e) > recomputed_by(least))) {
+            least = e;
+        }
+    }
+    return least;
+}
+
+/* Opens all stages with this micro-batch and recomputation. */
+static sw_status open_with(const struct sw_engine_options *options, int ranks, int64_t batch,
+                           struct sw_recompute r, struct sw_plan_refusal *refusal,
+                           struct sw_lineup *out)
+{
+    enum { EDITS = 4, EDIT = 80 };
+    char edits[EDITS][EDIT];
+    const char *more[EDITS] = {edits[0], edits[1], edits[2], edits[3]}, **sets = NULL;
+    const int n = r.blocks > 0 ? EDITS : EDITS - 1;
+    struct sw_engine_options o = *options;
+    snprintf(edits[0], EDIT, "train_micro_batch_size_per_gpu=%lld", (long long)batch);
+    snprintf(edits[1], EDIT, "spillway.micro_batch=null");
+    snprintf(edits[2], EDIT, r.every > 0 ? "spillway.recompute=%lld" : "spillway.recompute=none",
+             (long long)r.every);
+    snprintf(edits[3], EDIT, "spillway.recompute_blocks=%lld", (long long)r.blocks);
+    SW_TRY(sw_engine_join_sets(&options->config, more, n, &sets));
+    o.config.sets = sets;
+    o.config.n_sets += n;
+    const sw_status st = open_all(&o, ranks, refusal, out);
+    sw_free(sets);
+    return st;
+}
+
+/* Opens all stages again with the choices of one of them, as ranks that train agree on one. The
+ * first blocks of the model are not on all stages: if that is too little for another one, all
+ * blocks are recomputed. */
+static sw_status open_alike(const struct sw_engine_options *options, int ranks,
+                            struct sw_plan_refusal *refusal, struct sw_lineup *out)
+{
+    const struct sw_recompute all = {.every = 1};
+    bool differ;
+    const struct sw_engine *e = find_tightest(out, &differ);
+    const struct sw_recompute r = e->config->spillway.recompute;
+    const int64_t batch = e->sizes.batch;
+    const bool chosen =
+        sw_config_origin_of(e->config, "spillway.recompute") == SW_CONFIG_PLANNED && r.blocks > 0;
+    if (!differ) {
+        return SW_OK;
+    }
+    sw_lineup_close(out);
+    const sw_status st = open_with(options, ranks, batch, r, refusal, out);
+    return st == SW_E_NOMEM && chosen ? open_with(options, ranks, batch, all, refusal, out) : st;
+}
+
+sw_status sw_lineup_try(const struct sw_engine_options *options, int ranks,
+                        struct sw_plan_refusal *refusal, struct sw_lineup *out)
+{
+    SW_TRY(open_all(options, ranks, refusal, out));
+    return open_alike(options, ranks, refusal, out);
 }
 
 sw_status sw_lineup_open(const struct sw_engine_options *options, int ranks, struct sw_lineup *out)

@@ -10,23 +10,16 @@
 /* Reads the configuration with the options' edits, followed by `more` edits of ours. */
 static sw_status read_config(struct sw_engine *e, const char *const *more, int n_more)
 {
-    const struct sw_engine_options *o = &e->options;
-    const char *text = o->config.text ? o->config.text : "{}";
-    const int n = o->config.n_sets + n_more;
-    const char **all = n_more > 0 ? sw_alloc("engine", (size_t)n * sizeof *all) : NULL;
-    const char *const *sets = all ? all : o->config.sets;
-    if (n_more > 0) {
-        SW_TRY_ALLOC(all, "the configuration");
-    }
-    for (int i = 0; i < n && all; i++) {
-        all[i] = i < o->config.n_sets ? o->config.sets[i] : more[i - o->config.n_sets];
-    }
+    const struct sw_engine_config *given = &e->options.config;
+    const char *text = given->text ? given->text : "{}", **sets = NULL;
+    const int n = given->n_sets + n_more;
+    SW_TRY(sw_engine_join_sets(given, more, n_more, &sets));
     sw_config_close(e->config);
     e->config = NULL;
     const sw_status st =
-        o->config.path ? sw_config_load(o->config.path, sets, n, &e->config)
-                       : sw_config_parse("configuration", text, strlen(text), sets, n, &e->config);
-    sw_free(all);
+        given->path ? sw_config_load(given->path, sets, n, &e->config)
+                    : sw_config_parse("configuration", text, strlen(text), sets, n, &e->config);
+    sw_free(sets);
     e->weights.config = e->config;
     return st;
 }

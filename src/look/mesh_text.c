@@ -88,15 +88,10 @@ static sw_status open_with(const struct sw_engine_options *options, const char *
                            struct sw_lineup *out)
 {
     struct sw_engine_options o = *options;
-    const int n = options->config.n_sets;
-    const char **sets = sw_alloc("engine", ((size_t)n + 1) * sizeof *sets);
-    SW_TRY_ALLOC(sets, "the configuration");
-    for (int i = 0; i < n; i++) {
-        sets[i] = options->config.sets[i];
-    }
-    sets[n] = edit;
+    const char **sets = NULL;
+    SW_TRY(sw_engine_join_sets(&options->config, &edit, 1, &sets));
     o.config.sets = sets;
-    o.config.n_sets = n + 1;
+    o.config.n_sets++;
     const sw_status st = sw_lineup_open(&o, ranks, out);
     sw_free(sets);
     return st;

@@ -14,7 +14,7 @@ static int write_model(void **state)
 {
     (void)state;
     test_put("model.json",
-             "{\"model_type\":\"gpt2\",\"vocab_size\":20,\"n_positions\":8,\"n_embd\":32,"
+             "{\"model_type\":\"gpt2\",\"vocab_size\":20,\"n_positions\":64,\"n_embd\":32,"
              "\"n_layer\":4,\"n_head\":4,\"tie_word_embeddings\":false}");
     return 0;
 }
@@ -163,7 +163,46 @@ static void a_batch_that_follows_from_the_mesh_is_refused(void **state)
     assert_false(job.has_choice[0]);
 }
 
+/* Keys that are "auto" have one value on all stages, also where a stage alone would choose
+ * another. */
+static void stages_choose_alike(void **state)
+{
+    (void)state;
+    static const char config[] = "{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"AdamW\"}, "
+                                 "\"spillway\": {\"threads\": 1, \"micro_batch\": \"auto\", "
+                                 "\"recompute\": \"auto\", \"mesh\": {\"pipe\": 4}}}";
+    int n_differ = 0;
+    for (int i = 0; i < 24; i++) {
+        char budget[64];
+        const char *const sets[] = {budget};
+        struct sw_engine_options options = {.config = {.text = config, .sets = sets, .n_sets = 1},
+                                            .model.path = test_at("model.json"),
+                                            .inputs.seq_len = 32,
+                                            .plan.only = true,
+                                            .train.wanted = true};
+        struct sw_lineup lineup;
+        sw_engine *last = NULL;
+        snprintf(budget, sizeof budget, "spillway.device_memory=%d", 1300000 + 100000 * i);
+        if (sw_lineup_open(&options, RANKS, &lineup) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        const struct sw_engine *a = lineup.stages[0].engine, *b = lineup.stages[3].engine;
+        const struct sw_recompute *r = &a->config->spillway.recompute;
+        assert_int_equal(a->sizes.batch, b->sizes.batch);
+        assert_int_equal(r->every, b->config->spillway.recompute.every);
+        assert_int_equal(r->blocks, b->config->spillway.recompute.blocks);
+        options.run.comm = lineup.stages[3].comm;
+        assert_int_equal(sw_initialize(&options, &last), SW_OK);
+        n_differ += last->sizes.batch != a->sizes.batch ||
+                    last->config->spillway.recompute.every != r->every;
+        sw_close(last);
+        sw_lineup_close(&lineup);
+    }
+    assert_true(n_differ > 0);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(stages_choose_alike),
     cmocka_unit_test(all_ranks_take_the_fastest_mesh),
     cmocka_unit_test(budgets_decide),
     cmocka_unit_test(a_resumed_run_keeps_its_sums),
