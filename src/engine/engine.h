@@ -70,8 +70,8 @@ struct sw_lineup {
     struct sw_lined_rank *stages; /* [n] */
     int n;
 };
-/* The edits of a configuration, followed by more of them. out: release with sw_free; the strings are
- * borrowed */
+/* The edits of a configuration, followed by more of them. out: release with sw_free; the strings
+ * are borrowed */
 sw_status sw_engine_join_sets(const struct sw_engine_config *config, const char *const *more,
                               int n_more, const char ***out);
 /* Opens the lineup of so many ranks. Keys that are "auto" have one value on all stages: that of the
