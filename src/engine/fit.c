@@ -105,8 +105,10 @@ static sw_status take_part(const struct sw_engine *e, struct sw_ranks ranks, str
 static sw_status take_parts(const struct sw_engine *e, const struct recipe *r, struct sw_graph **g,
                             sw_value *loss)
 {
+    const struct sw_parallel_config *p = &e->config->parallel;
     const struct sw_ranks tensor = {.axis = SW_AXIS_TENSOR,
-                                    .rows = e->config->parallel.sequence_parallel,
+                                    .rows = p->sequence_parallel,
+                                    .next = cuts_tokens(r) ? (int)p->context : 1,
                                     .words = merges_words(e)};
     const struct sw_ranks context = {.axis = SW_AXIS_CONTEXT, .tokens = true};
     SW_TRY(take_part(e, tensor, g, loss));

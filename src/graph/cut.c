@@ -327,7 +327,8 @@ void sw_part_matmul(const struct sw_op_desc *desc, struct sw_op *op, const struc
 bool sw_cut_embedding(const struct sw_op_desc *d, struct sw_cut *out)
 {
     out->turns = out->axis == 'v' ? SW_TURNS_WRITE : SW_TURNS_NONE;
-    return !is_tile(&d->op->attrs.embedding.tile) && d->op->attrs.embedding.whole == 0;
+    return out->axis != 'v' ||
+           (!is_tile(&d->op->attrs.embedding.tile) && d->op->attrs.embedding.whole == 0);
 }
 
 void sw_part_embedding(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
@@ -354,7 +355,7 @@ bool sw_cut_linear_ce(const struct sw_op_desc *d, struct sw_cut *out)
             out->operands[d->op->n_in + k].effect = SW_CUT_MERGED;
         }
     }
-    return !is_tile(&attrs->tile) && attrs->whole == 0;
+    return out->axis != 'v' || (!is_tile(&attrs->tile) && attrs->whole == 0);
 }
 
 /* The bias and its gradient are whole, since labels and attrs tile name rows of the whole. */
@@ -377,7 +378,9 @@ void sw_part_linear_ce(const struct sw_op_desc *desc, struct sw_op *op, const st
 {
     (void)desc;
     (void)n;
-    op->attrs.linear_ce.tile.first = cut->axis == 'v' ? first_elem(cut, first) : 0;
+    if (cut->axis == 'v') {
+        op->attrs.linear_ce.tile.first = first_elem(cut, first);
+    }
 }
 
 /* ---- attention ---- */
@@ -471,6 +474,28 @@ void sw_part_attention(const struct sw_op_desc *desc, struct sw_op *op, const st
 
 /* ---- other rows ---- */
 
+/* A cut of a part along one more dimension. n of its `dim_elems` indices are kept, from `first` on;
+ * each has `inner` elements here. */
+static void cut_dropout_again(struct sw_dropout_attrs *attrs, int64_t dim_elems, int64_t inner,
+                              int64_t first, int64_t n)
+{
+    const struct sw_dropout_cut old = {attrs->part, attrs->whole, attrs->first};
+    const int64_t here = dim_elems * inner;
+    const struct sw_dropout_cut now = {n * inner, here, first * inner};
+    if (old.part <= inner) { /* a later dimension was cut */
+        const int64_t grow = old.whole / old.part;
+        attrs->outer = (struct sw_dropout_cut){now.part * grow, now.whole * grow, now.first * grow};
+    } else if (old.part > here || old.whole > attrs->sample) { /* an earlier one: samples */
+        attrs->part = now.part;
+        attrs->whole = now.whole;
+        attrs->first = now.first;
+        attrs->outer = old;
+    } else { /* the same one */
+        attrs->part = now.part;
+        attrs->first += now.first;
+    }
+}
+
 /* The part has a run of each `whole` elements, which are those from the cut dimension on. */
 void sw_part_dropout(const struct sw_op_desc *desc, struct sw_op *op, const struct sw_cut *cut,
                      int64_t first, int64_t n)
@@ -479,6 +504,11 @@ void sw_part_dropout(const struct sw_op_desc *desc, struct sw_op *op, const stru
     const int dim = cut->operands[0].dim;
     const int64_t inner = product(shape->dims + dim + 1, shape->rank - dim - 1);
     struct sw_dropout_attrs *attrs = &op->attrs.dropout;
+    if (attrs->part > 0) {
+        cut_dropout_again(attrs, shape->dims[dim], inner, first_elem(cut, first),
+                          n * cut->operands[0].per[0]);
+        return;
+    }
     attrs->whole = shape->dims[dim] * inner;
     attrs->part = n * cut->operands[0].per[0] * inner;
     attrs->first = first_elem(cut, first) * inner;
@@ -510,7 +540,7 @@ const char *sw_axes_of_accumulate(const struct sw_op_desc *d, char *text)
 const char *sw_axes_of_dropout(const struct sw_op_desc *d, char *text)
 {
     (void)text;
-    return d->op->attrs.dropout.part > 0 ? NULL : "* -> *";
+    return d->op->attrs.dropout.outer.part > 0 ? NULL : "* -> *";
 }
 
 const char *sw_axes_of_positions(const struct sw_op_desc *d, char *text)

@@ -204,8 +204,10 @@ sw_status sw_graph_backward(struct sw_graph *g, sw_value loss);
 struct sw_ranks {
     int axis;  /* enum sw_axis */
     int n, me; /* their number; this rank */
-    /* Sequence-parallel regions: ops between products work on a part of the rows. */
+    /* Sequence-parallel regions: ops between products work on a part of the rows. If this is a part
+     * of the tokens, it is one that `next` ranks of the context axis can divide. */
     bool rows;
+    int next; /* 0 counts as 1 */
     /* A loss over a cut vocabulary is made from its parts (LINEAR_CE_MERGE); else w is gathered. */
     bool words;
     /* Ranks have runs of the tokens of every row, and whole parameters; attention has heads. Of a

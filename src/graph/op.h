@@ -296,7 +296,26 @@ struct sw_dropout_attrs {
      * on, and a sample of it has `sample` elements. part 0 = x is the value. Numbers are drawn for
      * elements of the whole. */
     int64_t part, whole, first, sample;
+    /* The same of what these `whole` elements are a part of, if two dimensions are cut: this one
+     * lies before the other. */
+    struct sw_dropout_cut {
+        int64_t part, whole, first;
+    } outer;
 };
+/* The element of the whole value that element e of x is; part > 0. */
+static inline int64_t sw_dropout_element(const struct sw_dropout_attrs *attrs, int64_t e)
+{
+    const struct sw_dropout_cut *outer = &attrs->outer;
+    e = e / attrs->part * attrs->whole + attrs->first + e % attrs->part;
+    return outer->part > 0 ? e / outer->part * outer->whole + outer->first + e % outer->part : e;
+}
+/* The samples of the whole value, if x has so many elements; part > 0. */
+static inline int64_t sw_dropout_batch(const struct sw_dropout_attrs *attrs, int64_t elems)
+{
+    const struct sw_dropout_cut *outer = &attrs->outer;
+    elems = elems / attrs->part * attrs->whole;
+    return (outer->part > 0 ? elems / outer->part * outer->whole : elems) / attrs->sample;
+}
 
 struct sw_attention_attrs {
     bool packed, causal, has_mask, has_position, has_slopes, has_segments, has_bias;

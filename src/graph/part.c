@@ -525,7 +525,8 @@ static bool rows_of(const struct pass *p, sw_value v, struct sw_spread *out)
 {
     const struct sw_shape *shape = &info_of(p, v)->shape;
     for (int dim = 0; dim < 2 && shape->rank >= 3; dim++) {
-        if (shape->dims[dim] % p->ranks.n == 0) {
+        const int64_t next = dim == 1 ? sw_max_i64(p->ranks.next, 1) : 1;
+        if (shape->dims[dim] % (p->ranks.n * next) == 0) {
             *out = sw_spread_cut(dim, shape->dims[dim], p->ranks.n);
             out->is_rows = true;
             return true;
@@ -593,24 +594,57 @@ static bool is_cut_along(const struct pass *p, sw_value v, int dim)
     return is_cut(p, v) && p->forms[v].native.split.dim == dim;
 }
 
+/* Numbers per row of logits: in the order of the rank's own rows, which no other rank reads. */
+static struct sw_spread of_own_rows(const struct pass *p, const struct sw_view *numbers)
+{
+    const int dim = numbers->shape.rank - 1;
+    return sw_spread_cut(dim, sw_shape_last(&numbers->shape), p->ranks.n);
+}
+
+/* A loss has such numbers as its last output and, if it is made from parts of the vocabulary, as
+ * its last input. */
+static bool part_of_loss(struct pass *p, const struct sw_op_desc *desc, int lead,
+                         const struct sw_spread *cut, struct sw_op_part *part)
+{
+    const int last_in = desc->op->n_in - 1, last_out = desc->op->n_out - 1;
+    const bool merges = desc->op->kind == SW_OP_LINEAR_CE_MERGE;
+    struct sw_op op = *desc->op;
+    struct sw_op_desc whole = *desc;
+    whole.op = &op;
+    whole.out[last_out].shape.rank = -1;
+    if (merges) {
+        op.kind = SW_OP_LINEAR_CE;
+        op.n_in--;
+    }
+    if (lead >= op.n_in || !sw_op_part(&whole, lead, cut, &p->ranks, part)) {
+        return false;
+    }
+    part->out[last_out] = of_own_rows(p, &desc->out[last_out]);
+    if (merges) {
+        part->in[last_in] = of_own_rows(p, &desc->in[last_in]);
+    }
+    return true;
+}
+
 /* The part that an op has if input `lead` is cut like that. A cut of rows leaves pieces of a
  * product as they are. */
 static bool part_of_tokens(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc,
                            int lead, const struct sw_spread *cut, struct sw_op_part *part)
 {
-    const bool is_loss = op->kind == SW_OP_CROSS_ENTROPY || op->kind == SW_OP_LINEAR_CE;
-    struct sw_op_desc whole = *desc;
-    if (is_loss) { /* a number per row, in the order of the rank's own rows */
-        whole.out[2].shape.rank = -1;
-    }
-    if (!sw_op_part(&whole, lead, cut, &p->ranks, part)) {
+    const bool is_loss = op->kind == SW_OP_CROSS_ENTROPY || op->kind == SW_OP_LINEAR_CE ||
+                         op->kind == SW_OP_LINEAR_CE_MERGE;
+    if (!(is_loss ? part_of_loss(p, desc, lead, cut, part)
+                  : sw_op_part(desc, lead, cut, &p->ranks, part))) {
         return false;
-    }
-    if (is_loss) {
-        part->out[2] = sw_spread_cut(0, sw_shape_elems(&desc->out[2].shape), p->ranks.n);
     }
     if (op->kind == SW_OP_MATMUL) {
         part->op.attrs.matmul.piece = op->attrs.matmul.piece;
+    }
+    const struct sw_dropout_attrs *cut_before = &op->attrs.dropout;
+    if (op->kind == SW_OP_DROPOUT && cut_before->part > 0 &&
+        part->op.attrs.dropout.outer.part == 0) { /* regions are parts of this rank's tokens */
+        part->op.attrs.dropout.first =
+            p->ranks.me * (cut_before->whole / p->ranks.n) + cut_before->first / p->ranks.n;
     }
     return all_can(p, op, part);
 }
@@ -876,10 +910,48 @@ static bool by_heads(struct pass *p, const struct sw_op *op, const struct sw_op_
     return true;
 }
 
+/* ---- exchanges of an axis that was cut before ---- */
+
+static const struct sw_exchange_attrs *exchange_in(const struct sw_op *op)
+{
+    return op->kind == SW_OP_EXCHANGE                                    ? &op->attrs.exchange
+           : op->kind == SW_OP_VIEW && op->attrs.view.exchange.ranks > 0 ? &op->attrs.view.exchange
+                                                                         : NULL;
+}
+
+/* Ranks with the same tokens exchange them as they would exchange all. Parts of integers per token,
+ * which are whole here, are parts of this rank's. */
+static bool across(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    const struct sw_exchange_attrs *attrs = exchange_in(op);
+    const struct sw_shape *x = &desc->in[0].shape;
+    if (!attrs) {
+        return false;
+    }
+    struct sw_spread spread = p->forms[op->in[0]].native;
+    const bool is_part = attrs->to == SW_SPREAD_CUT && attrs->from != SW_SPREAD_CUT;
+    if (spread.kind == SW_SPREAD_SUM) {
+        spread = sw_spread_of(SW_SPREAD_WHOLE);
+    } else if (spread.kind == SW_SPREAD_WHOLE && desc->in[0].dtype == SW_I32 && is_part &&
+               x->rank == 2 && attrs->dim == 1) {
+        spread = sw_spread_cut(attrs->dim, x->dims[attrs->dim], p->ranks.n);
+    }
+    if (!can(p, op->in[0], &spread)) {
+        return false;
+    }
+    const sw_value y = sw_graph_exchange(p->out, in_spread(p, op->in[0], &spread), attrs);
+    if (spread.kind == SW_SPREAD_CUT) {
+        spread.split.group[0] = desc->out[0].shape.dims[spread.split.dim];
+    }
+    set_form(p, op->out[0], &spread, y);
+    return true;
+}
+
 static void take_tokens(struct pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
 {
-    if (!by_attention(p, op, desc) && !by_heads(p, op, desc) && !from_ids(p, op, desc) &&
-        !along_tokens(p, op, desc) && !by_columns(p, op, desc) && !by_copies(p, op)) {
+    if (!across(p, op, desc) && !by_attention(p, op, desc) && !by_heads(p, op, desc) &&
+        !from_ids(p, op, desc) && !along_tokens(p, op, desc) && !by_columns(p, op, desc) &&
+        !by_copies(p, op)) {
         on_all(p, op);
     }
 }

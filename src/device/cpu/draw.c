@@ -43,10 +43,10 @@ struct cpu_draw_run sw_cpu_draw_run(const struct sw_op_desc *desc, int64_t i)
     if (attrs->part == 0) {
         return (struct cpu_draw_run){.here = here, .n = n, .batch = elems / n, .sample = i};
     }
-    const int64_t there = here / attrs->part * attrs->whole + attrs->first + here % attrs->part;
+    const int64_t there = sw_dropout_element(attrs, here);
     return (struct cpu_draw_run){.here = here,
                                  .n = n,
-                                 .batch = elems / attrs->part * attrs->whole / attrs->sample,
+                                 .batch = sw_dropout_batch(attrs, elems),
                                  .sample = there / attrs->sample,
                                  .first = there % attrs->sample};
 }

@@ -96,9 +96,11 @@ static void query_dropout(const struct gpu_device *dev, const struct sw_op_desc 
                           struct sw_kernel_info *out)
 {
     const struct sw_dropout_attrs *attrs = &desc->op->attrs.dropout;
+    const struct sw_dropout_cut *outer = &attrs->outer;
+    const int64_t all = attrs->part | attrs->whole | attrs->first | attrs->sample | outer->part |
+                        outer->whole | outer->first;
     query(dev, desc, out);
-    out->supported &=
-        (attrs->part | attrs->whole | attrs->first | attrs->sample) % 4 == 0 || attrs->part == 0;
+    out->supported &= all % 4 == 0;
 }
 
 static sw_status dropout(const struct gpu_call *call)
@@ -111,7 +113,7 @@ static sw_status dropout(const struct gpu_call *call)
     }
     const bool is_part = attrs->part > 0;
     const int64_t n = is_part ? sw_min_i64(attrs->part, attrs->sample) : elems / first_dim;
-    const int64_t batch = is_part ? elems / attrs->part * attrs->whole / attrs->sample : first_dim;
+    const int64_t batch = is_part ? sw_dropout_batch(attrs, elems) : first_dim;
     struct gpu_dropout_args args = {.x = call->in[0],
                                     .y = call->out[0],
                                     .n = n,
@@ -120,6 +122,9 @@ static sw_status dropout(const struct gpu_call *call)
                                     .whole = attrs->whole,
                                     .first = attrs->first,
                                     .sample = attrs->sample,
+                                    .outer_part = attrs->outer.part,
+                                    .outer_whole = attrs->outer.whole,
+                                    .outer_first = attrs->outer.first,
                                     .factor = (float)(1 / (1 - attrs->p)),
                                     .draw = sw_gpu_draw_args(call, attrs->p, batch)};
     GPU_LAUNCH(call, dropout, sw_gpu_type_of(x->dtype),

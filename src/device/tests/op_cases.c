@@ -204,15 +204,25 @@ static bool act_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 
 static bool dropout(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 3) {
+    /* 3: columns 8 .. 15 of [2,8,16]; 4: of these, tokens 4 .. 7 */
+    static const struct sw_shape shapes[] = {
+        {3, {3, 7, 13}}, {2, {1, 4099}}, {3, {5, 1, 66}}, {3, {2, 8, 8}}, {3, {2, 4, 8}}};
+    if (variant >= (int)SW_LEN(shapes)) {
         return false;
     }
-    const struct sw_shape shape = variant == 0   ? SW_SHAPE(3, 7, 13)
-                                  : variant == 1 ? SW_SHAPE(1, 4099)
-                                                 : SW_SHAPE(5, 1, 66);
+    const struct sw_shape shape = shapes[variant];
+    struct sw_dropout_attrs *attrs = &c->op.attrs.dropout;
     case_init(c, SW_OP_DROPOUT, "dropout %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->op.attrs.dropout.p = variant == 2 ? 0.5 : 0.1;
+    *attrs = (struct sw_dropout_attrs){.p = variant == 2 ? 0.5 : 0.1};
+    if (variant >= 3) {
+        attrs->part = attrs->first = 8;
+        attrs->whole = 16;
+        attrs->sample = 128;
+    }
+    if (variant == 4) {
+        attrs->outer = (struct sw_dropout_cut){.part = 64, .whole = 128, .first = 64};
+    }
     case_in(c, dtype, shape, -1, 1);
     case_out(c, dtype, shape);
     return true;

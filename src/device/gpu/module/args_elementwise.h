@@ -32,6 +32,7 @@ struct gpu_dropout_args {
     const void *x;
     void *y;
     int64_t n, runs, part, whole, first, sample;
+    int64_t outer_part, outer_whole, outer_first;
     float factor;
     struct gpu_draw_args draw;
 };

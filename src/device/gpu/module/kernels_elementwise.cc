@@ -167,7 +167,11 @@ template <typename T> SW_KERNEL(THREADS) void dropout(struct gpu_dropout_args ar
         const int64_t at = sample * args.n + block * N;
         const int n = args.n - block * N < N ? (int)(args.n - block * N) : N;
         if (args.part > 0) {
-            const int64_t there = at / args.part * args.whole + args.first + at % args.part;
+            int64_t there = at / args.part * args.whole + args.first + at % args.part;
+            if (args.outer_part > 0) {
+                there = there / args.outer_part * args.outer_whole + args.outer_first +
+                        there % args.outer_part;
+            }
             sample = there / args.sample;
             block = there % args.sample / N;
         }
