@@ -130,7 +130,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
         .seed = 5,
         .train.wanted = true,
         .evaluate.loss = true,
-        .generate.wanted = job->model == odd_path && job->pipe == 1};
+        .generate.wanted = job->model == odd_path};
     return sw_initialize(&options, out);
 }
 
@@ -157,8 +157,9 @@ static sw_status look(struct job *job, sw_engine *e)
     fill(job, 1 << 20, &rows);
     SW_TRY(sw_evaluate(e, &(struct sw_batch){tensors, list_tensors(job, &rows, tensors)}, &sum,
                        &count));
-    if (job->model == odd_path && job->pipe == 1) {
-        SW_TRY(sw_generate(e, rows.ids, 3, NEW, NULL, text, &n_new, NULL));
+    if (job->model == odd_path) {
+        const struct sw_sampling drawn = {.temperature = 2, .seed = 3, .stop_id = -1};
+        SW_TRY(sw_generate(e, rows.ids, 3, NEW, &drawn, text, &n_new, NULL));
         SW_ASSERT(n_new == NEW);
     }
     if (e->world.rank == 0) {
@@ -322,6 +323,35 @@ static void data_stages_and_tiers_change_no_bit(void **state)
     clear(&first);
 }
 
+/* ---- other axes ---- */
+
+static void near_one_rank(struct job job, const struct job *one)
+{
+    run(&job);
+    assert_near(&job, one);
+    clear(&job);
+}
+
+/* The pipe axis changes no bit, and the tensor axis cuts sums, too. */
+static void tensor_and_pipe_train_beside_it(void **state)
+{
+    (void)state;
+    struct job one = {.model = odd_path}, shared = {.model = shared_path};
+    run(&one);
+    run(&shared);
+    near_one_rank((struct job){odd_path, .context = 2, .tensor = 2, .stage = 1}, &one);
+    near_one_rank((struct job){shared_path, .context = 2, .tensor = 2, .stage = 3}, &shared);
+    struct job stages = {odd_path, .context = 2, .pipe = 2}, without = {odd_path, .context = 2};
+    run(&stages);
+    run(&without);
+    assert_same(&stages, &without);
+    near_one_rank((struct job){odd_path, .data = 1, .context = 2, .tensor = 2, .pipe = 2}, &one);
+    clear(&without);
+    clear(&stages);
+    clear(&shared);
+    clear(&one);
+}
+
 /* ---- checkpoints ---- */
 
 static void assert_weights(struct job job, const struct job *want)
@@ -403,6 +433,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(uneven_rows_follow_one_rank),
     cmocka_unit_test(optimizers_follow_one_rank),
     cmocka_unit_test(data_stages_and_tiers_change_no_bit),
+    cmocka_unit_test(tensor_and_pipe_train_beside_it),
     cmocka_unit_test(checkpoints_load_on_other_meshes),
     cmocka_unit_test(what_is_not_cut_is_refused_by_name),
 };
