@@ -47,11 +47,14 @@ static int64_t common_multiple(int64_t a, int64_t b)
 }
 
 /* How an op works by rows of operand k (inputs, then outputs). Returns the rows of a unit; 0 = it
- * does not. */
+ * does not, as an exchange among ranks. */
 static int64_t cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k, struct sw_cut *cut)
 {
     struct sw_op math;
     struct sw_op_desc desc;
+    if (op->move != SW_MOVE_NONE) {
+        return 0;
+    }
     sw_ir_describe(ir, op, &math, &desc);
     return sw_op_cut(&desc, k, 0, cut) && cut->turns != SW_TURNS_NONE ? cut->unit : 0;
 }
