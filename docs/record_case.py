@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Records a case for `spillway check`: record_case.py MODEL CASE [STEPS B T [SMOOTHING]]. MODEL is a Hugging Face folder of a
-language model, causal or of masked tokens, or of one that finds answers, CASE the folder to write. The latter two read rows with
-padding. Tolerances are ten times the distance to the same run in float64."""
+language model, causal or of masked tokens, or of one that finds answers or classifies images, CASE the folder to write. Models of
+masked tokens and answers read rows with padding. Tolerances are ten times the distance to the same run in float64. Gradients and
+weights are recorded if the file has them under their name in memory."""
 import copy, json, os, sys
 import torch, transformers
+from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers.trainer_pt_utils import LabelSmoother
 
@@ -14,9 +16,13 @@ config = transformers.AutoConfig.from_pretrained(sys.argv[1])
 kind = getattr(transformers, config.architectures[0])
 model = kind.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation="eager")
 random = torch.Generator().manual_seed(0)
-ids = torch.randint(config.vocab_size, (1 + steps, B, T), generator=random)
+ids = torch.randint(getattr(config, "vocab_size", 1), (1 + steps, B, T), generator=random)
 given = {"input_ids": ids, "labels": ids}
-if not kind.__name__.endswith(("CausalLM", "LMHeadModel")):
+if kind.__name__.endswith("ImageClassification"):
+    size = (config.num_channels, config.image_size, config.image_size)
+    given = {"pixel_values": torch.randn((1 + steps, B, *size), generator=random),
+             "labels": torch.randint(config.num_labels, (1 + steps, B), generator=random)}
+elif not kind.__name__.endswith(("CausalLM", "LMHeadModel")):
     given["attention_mask"] = (torch.arange(T) < T - torch.arange(B)[:, None] * (T // 4)).long().expand_as(ids).clone()
     ids[given["attention_mask"] == 0] = config.pad_token_id
 if kind.__name__.endswith("QuestionAnswering"):
@@ -29,15 +35,15 @@ def loss_of(out, batch):
     cross_entropy = torch.nn.functional.cross_entropy
     if "labels" not in batch:
         return sum(cross_entropy(out[f"{k}_logits"], batch[f"{k}_positions"]) for k in ("start", "end")) / 2
-    if "attention_mask" in batch:
-        return cross_entropy(out.logits.flatten(0, 1), batch["labels"].flatten())
+    if "attention_mask" in batch or "pixel_values" in batch:
+        return cross_entropy(out.logits.flatten(0, -2), batch["labels"].flatten())
     if smoothing:
         return LabelSmoother(smoothing)({"logits": out.logits}, batch["labels"], shift_labels=True)
     return cross_entropy(out.logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten())
 
 def forward(model, i, **more):
     batch = {k: v[i] for k, v in given.items()}
-    out = model(**{k: v for k, v in batch.items() if k in ("input_ids", "attention_mask")}, **more)
+    out = model(**{k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "pixel_values")}, **more)
     return out, loss_of(out, batch)
 
 def run(model):
@@ -72,6 +78,9 @@ tolerance = {"logits_abs": worst("output.", suffix="logits"), "hidden_abs": wors
              "loss_rel": worst("output.loss", torch.abs), "grad_rel_to_max": worst("grad.", lambda v: max(v.abs().max(), top / 1000)),
              "train_loss_rel": worst("train.loss", torch.abs), "train_grad_norm_rel": worst("train.grad_norm", torch.abs)}
 single |= {f"input.{k}": v[0].clone() for k, v in given.items()} | {f"train.{k}": v[1:].clone() for k, v in given.items()}
+with safe_open(os.path.join(sys.argv[2], "model.safetensors"), "pt") as saved:
+    unknown = {n for n in dict(model.named_parameters()) if n not in saved.keys()}
+single = {k: v for k, v in single.items() if not k.startswith(("grad.", "after.")) or k.split(".", 1)[1] not in unknown}
 single["train.lr"] = torch.full((steps,), train["lr"], dtype=torch.float64)
 save_file(single, os.path.join(sys.argv[2], "reference.safetensors"))
 with open(os.path.join(sys.argv[2], "reference.json"), "w") as f:

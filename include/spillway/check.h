@@ -15,7 +15,8 @@ extern "C" {
 struct sw_check_options {
     const char *const *sets; /* [n_sets] edits applied to every configuration of the case */
     int n_sets;
-    int ranks; /* number of ranks for cases with several ranks; 0 = as recorded */
+    /* number of ranks, for model cases and for cases of several ranks; 0 = as recorded */
+    int ranks;
 };
 
 /*

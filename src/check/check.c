@@ -30,6 +30,17 @@ void sw_check_fail(struct check *c, const char *quantity, const char *why)
     fprintf(c->out, "  %-48s %23s  FAIL: %s\n", quantity, "", why);
 }
 
+sw_status sw_check_note(struct check *c, sw_status st, const char *prefix)
+{
+    if (!c->comm || st != SW_E_UNSUP) {
+        return st;
+    }
+    fprintf(c->out, "  %s*: not compared: %s\n", prefix, sw_error_message());
+    sw_check_understand(c, prefix);
+    sw_check_understand(c, "aux.");
+    return SW_OK;
+}
+
 void sw_check_heading(struct check *c, const char *run)
 {
     fprintf(c->out, "  run %s\n", run);
@@ -124,6 +135,7 @@ void sw_check_understand(struct check *c, const char *prefix)
 
 sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out)
 {
+    options.run.comm = c->comm;
     options.config.sets = c->options->sets;
     options.config.n_sets = c->options->n_sets;
     options.train.no_dropout = true; /* recordings are made without dropout */
@@ -168,12 +180,12 @@ sw_status sw_check_train_config(const struct check *c, int64_t batch, int64_t mi
                  sw_check_number(c, "train.lr", 1e-3), sw_check_number(c, "train.momentum", 0));
     }
     snprintf(buf, cap,
-             "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_accumulation_steps\": %lld, "
-             "\"gradient_clipping\": %.17g, \"optimizer\": {\"type\": \"%s\", \"params\": {%s"
-             "%s}}, \"spillway\": {\"decay_1d\": %s, \"loss\": \"%s\", "
+             "{\"train_micro_batch_size_per_gpu\": %lld, \"gradient_clipping\": %.17g, "
+             "\"optimizer\": {\"type\": \"%s\", \"params\": {%s"
+             "%s}}, \"spillway\": {\"micro_batches\": %lld, \"decay_1d\": %s, \"loss\": \"%s\", "
              "\"packing\": %s, \"label_smoothing\": %.17g}}",
-             (long long)batch, (long long)micro_batches, sw_check_number(c, "train.clip", 0),
-             meaning->sparse ? "SparseAdam" : optimizer, params, decay,
+             (long long)batch, sw_check_number(c, "train.clip", 0),
+             meaning->sparse ? "SparseAdam" : optimizer, params, decay, (long long)micro_batches,
              decay_on && strncmp(decay_on, "matrices", 8) == 0 ? "false" : "true",
              meaning->tokens ? "tokens" : "microbatch", sw_check_is_packed(c) ? "true" : "false",
              sw_check_number(c, "label_smoothing", 0));
@@ -234,6 +246,39 @@ static sw_status open_case(struct check *c)
     return sw_check_reference(c);
 }
 
+static void close_case(struct check *c)
+{
+    sw_safetensors_close(c->ref);
+    sw_json_close(c->doc);
+    sw_free(c->understood);
+}
+
+/* A rank of a model case. The first one prints and has the verdict. */
+static sw_status run_rank(void *ctx, sw_comm *comm)
+{
+    struct check *first = ctx;
+    if (sw_comm_rank(comm) == 0) {
+        first->comm = comm;
+        return sw_check_model(first);
+    }
+    struct check c = {.path = first->path, .options = first->options, .comm = comm};
+    c.out = fopen("/dev/null", "w");
+    sw_status st = c.out ? open_case(&c) : SW_FAIL(SW_E_IO, "/dev/null: cannot open it");
+    st = st < 0 ? st : sw_check_model(&c);
+    close_case(&c);
+    if (c.out) {
+        fclose(c.out);
+    }
+    return st;
+}
+
+static sw_status run_model(struct check *c)
+{
+    enum { DEADLINE_S = 300 }; /* a case is short, so a long wait means a failure */
+    return c->options->ranks > 1 ? sw_threads_run(c->options->ranks, DEADLINE_S, run_rank, c)
+                                 : sw_check_model(c);
+}
+
 static sw_status run_case(struct check *c)
 {
     SW_TRY(open_case(c));
@@ -250,7 +295,7 @@ static sw_status run_case(struct check *c)
     } else if (sw_json_get(root, "ranks")) {
         SW_TRY(sw_check_ranks(c));
     } else {
-        SW_TRY(sw_check_model(c));
+        SW_TRY(run_model(c));
     }
     for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
         if (!c->understood[i]) {
@@ -269,9 +314,7 @@ sw_status sw_check_case(const char *path, const struct sw_check_options *options
     static const struct sw_check_options as_recorded;
     struct check c = {.path = path, .options = options ? options : &as_recorded, .out = out};
     const sw_status st = run_case(&c);
-    sw_safetensors_close(c.ref);
-    sw_json_close(c.doc);
-    sw_free(c.understood);
+    close_case(&c);
     *out_failed = c.n_failed;
     return st;
 }

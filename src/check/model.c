@@ -74,7 +74,7 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct check
 {
     SW_TRY(sw_logits(e, &given->batch, NULL));
     SW_TRY(check_hidden(c, e));
-    sw_check_tables(c, e);
+    SW_TRY(sw_check_tables(c, e));
     for (int i = 0; i < c->task->n_losses; i++) {
         const struct sw_task_loss *loss = &c->task->losses[i];
         const struct sw_safetensor *ref =
@@ -215,7 +215,7 @@ static sw_status check_generate(struct check *c)
     const bool answers = strcmp(c->task->head, "seq2seq") == 0;
     sw_engine *e = NULL;
     int64_t n = 0;
-    SW_TRY(sw_check_engine(
+    sw_status st = sw_check_engine(
         c,
         (struct sw_engine_options){
             .config.text = "{\"train_micro_batch_size_per_gpu\": 1}",
@@ -223,14 +223,17 @@ static sw_status check_generate(struct check *c)
             .inputs.seq_len = answers ? n_prompt : 0,
             .generate = {.wanted = true, .tokens = answers ? n_new : n_prompt + n_new},
         },
-        &e));
+        &e);
+    if (st < 0) {
+        return sw_check_note(c, st, "output.");
+    }
     const size_t vocab = (size_t)sw_engine_vocab(e);
     const struct sw_safetensor *logits =
         sw_check_tensor_of(c, n_new * (int64_t)vocab, "output.step_logits");
     int32_t *ids = sw_alloc("check", (size_t)(n_prompt + n_new) * sizeof *ids);
     float *ours = sw_alloc("check", (size_t)n_new * vocab * sizeof *ours);
-    sw_status st = ids && ours ? take_prompt(c, prompt, vocab, ids)
-                               : SW_FAIL(SW_E_NOMEM, "out of host memory for generation");
+    st = ids && ours ? take_prompt(c, prompt, vocab, ids)
+                     : SW_FAIL(SW_E_NOMEM, "out of host memory for generation");
     const struct sw_sampling sampling = {.stop_id = -1};
     st = st < 0 ? st : sw_generate(e, ids, n_prompt, n_new, &sampling, ids + n_prompt, &n, ours);
     if (st >= 0) {
@@ -283,16 +286,13 @@ struct distance {
     int64_t n_tensors;
 };
 
-/* Adds one tensor. mask NULL: every element counts. */
-static sw_status add_distance(sw_engine *e, const char *name, const struct sw_safetensor *ref,
-                              const struct sw_safetensor *start, const struct sw_safetensor *mask,
-                              struct distance *d)
+/* Adds one tensor, whose elements are `ours`. mask NULL: every element counts. */
+static void add_distance(const float *ours, const struct sw_safetensor *ref,
+                         const struct sw_safetensor *start, const struct sw_safetensor *mask,
+                         struct distance *d)
 {
     const int64_t n = sw_check_elems(ref);
-    float *ours = sw_alloc("check", (size_t)n * sizeof *ours);
-    const sw_status st = ours ? sw_get_weight(e, name, 0, n, ours)
-                              : SW_FAIL(SW_E_NOMEM, "out of host memory for weights");
-    for (int64_t k = 0; st >= 0 && k < n; k++) {
+    for (int64_t k = 0; k < n; k++) {
         if (mask && sw_check_value(mask, k) == 0) {
             continue;
         }
@@ -301,8 +301,21 @@ static sw_status add_distance(sw_engine *e, const char *name, const struct sw_sa
         d->sum_error += error * error;
         d->sum_update += (want - sw_check_value(start, k)) * (want - sw_check_value(start, k));
     }
-    sw_free(ours);
     d->n_tensors++;
+}
+
+/* Reads a tensor and adds it. */
+static sw_status measure(const struct check *c, sw_engine *e, const struct sw_parameter *param,
+                         const struct sw_safetensor *ref, const struct sw_safetensor *start,
+                         const struct sw_safetensor *mask, struct distance *d)
+{
+    float *ours = sw_alloc("check", (size_t)sw_check_elems(ref) * sizeof *ours);
+    SW_TRY_ALLOC(ours, "weights");
+    const sw_status st = sw_check_weight(c, e, param, ours);
+    if (st >= 0) {
+        add_distance(ours, ref, start, mask, d);
+    }
+    sw_free(ours);
     return st;
 }
 
@@ -372,7 +385,7 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
             sw_check_fail(c, ref->name, "the model has no such parameter of this shape");
             continue;
         }
-        st = add_distance(e, param->work->name, ref, start, mask, &d);
+        st = measure(c, e, param, ref, start, mask, &d);
     }
     before_close(&before);
     if (st >= 0 && d.n_tensors > 0) {
@@ -386,6 +399,38 @@ static sw_status check_after(struct check *c, sw_engine *e, const char *suffix)
     return st;
 }
 
+/* Runs step s of the recording: in parts on one rank, at once on several. */
+static sw_status run_step(struct check *c, sw_engine *e, const struct check_group *group, int64_t s,
+                          struct sw_step_report *report)
+{
+    enum { MOST = 64 };
+    struct check_batch given[MOST];
+    struct sw_batch batches[MOST];
+    const struct sw_coord data = sw_engine_facts(e).data;
+    const int64_t k = sw_engine_micro_batches(e);
+    sw_status st = SW_OK;
+    int64_t n = 0;
+    if (sw_engine_local_micro_batches(e) > MOST) {
+        return SW_FAIL(SW_E_UNSUP, "%s: %lld micro-batches on a rank; wanted at most %d", c->path,
+                       (long long)sw_engine_local_micro_batches(e), MOST);
+    }
+    for (int64_t m = data.rank; m < k && st >= 0; m += data.size, n++) {
+        st = sw_check_batch_open(c, group, s * k + m, &given[n]);
+        batches[n] = given[n].batch;
+        if (!c->comm) {
+            st = st < 0 ? st : sw_forward(e, &given[n].batch, NULL);
+            st = st < 0 ? st : sw_backward(e);
+        }
+    }
+    if (st >= 0) {
+        st = c->comm ? sw_train_batch(e, batches, n, report) : sw_step(e, report);
+    }
+    while (n > 0) {
+        sw_check_batch_close(&given[--n]);
+    }
+    return st;
+}
+
 static sw_status train_steps(struct check *c, sw_engine *e, const struct check_meaning *meaning,
                              const struct check_group *group)
 {
@@ -395,20 +440,11 @@ static sw_status train_steps(struct check *c, sw_engine *e, const struct check_m
         sw_check_tensor_of(c, steps, "train.loss%s", meaning->suffix);
     const struct sw_safetensor *norm =
         sw_check_tensor_of(c, steps, "train.grad_norm%s", meaning->suffix);
-    const int64_t k = sw_engine_micro_batches(e);
     double worst_loss = 0, worst_norm = 0;
     for (int64_t s = 0; s < steps; s++) {
         struct sw_step_report report;
         sw_engine_override_lr(e, lr ? sw_check_value(lr, s) : NAN); /* backward may update */
-        for (int64_t m = 0; m < k; m++) {
-            struct check_batch given;
-            sw_status st = sw_check_batch_open(c, group, s * k + m, &given);
-            st = st < 0 ? st : sw_forward(e, &given.batch, NULL);
-            st = st < 0 ? st : sw_backward(e);
-            sw_check_batch_close(&given);
-            SW_TRY(st);
-        }
-        SW_TRY(sw_step(e, &report));
+        SW_TRY(run_step(c, e, group, s, &report));
         if (loss) {
             const double want = sw_check_value(loss, s);
             worst_loss = sw_check_worse(worst_loss, fabs(report.loss - want) / fabs(want));
@@ -549,12 +585,68 @@ static bool find_adapter(struct check *c)
 }
 
 /* Checks forward and backward of one batch. */
+static sw_status check_alone(struct check *c, const struct check_group *group, const char *config)
+{
+    struct check_batch given;
+    sw_engine *e = NULL;
+    SW_TRY(open_for(c, group,
+                    (struct sw_engine_options){.config.text = config,
+                                               .train = {.wanted = true, .keep_gradients = true},
+                                               .evaluate = {.logits = true, .hidden = true}},
+                    &e));
+    sw_status st = sw_check_batch_open(c, group, 0, &given);
+    st = st < 0 ? st : check_forward(c, e, &given);
+    st = st < 0 ? st : check_backward(c, e, &given);
+    sw_check_sparse(c);
+    sw_check_batch_close(&given);
+    sw_close(e);
+    return st;
+}
+
+static sw_status check_loss(struct check *c, sw_engine *e, const struct check_batch *given)
+{
+    const struct sw_safetensor *loss = sw_check_tensor_of(c, 1, "output.loss");
+    double terms[2 * SW_TASK_MAX_LOSSES];
+    if (!loss) {
+        return SW_OK;
+    }
+    SW_TRY(sw_engine_evaluate(e, &given->batch, terms));
+    const double want = sw_check_value(loss, 0);
+    sw_check_row(c, loss->name, fabs(sw_engine_mean_loss(e, terms) - want) / fabs(want),
+                 sw_check_number(c, "tolerance.loss_rel", 1e-6), NULL);
+    return SW_OK;
+}
+
+/* Checks the loss of one batch, and its outputs on meshes that have them. Meshes keep no gradients:
+ * there the norms and weights of a training have to do. */
+static sw_status check_on_ranks(struct check *c, const struct check_group *group,
+                                const char *config)
+{
+    struct sw_engine_options options = {.config.text = config, .evaluate.loss = true};
+    struct check_batch given;
+    sw_engine *e = NULL;
+    sw_check_understand(c, "grad.");
+    sw_check_understand(c, "grad_sparse.");
+    SW_TRY(open_for(c, group, options, &e));
+    sw_status st = sw_check_batch_open(c, group, 0, &given);
+    st = st < 0 ? st : check_loss(c, e, &given);
+    sw_close(e);
+    e = NULL;
+    options.evaluate.loss = false;
+    options.evaluate.logits = options.evaluate.hidden = true;
+    if (st >= 0) {
+        st = open_for(c, group, options, &e);
+        st = st < 0 ? sw_check_note(c, st, "output.") : check_forward(c, e, &given);
+    }
+    sw_check_batch_close(&given);
+    sw_close(e);
+    return st;
+}
+
 static sw_status check_batch(struct check *c)
 {
     char config[192];
     struct check_group group;
-    struct check_batch given;
-    sw_engine *e = NULL;
     SW_TRY(sw_check_group_open(c, "input", &group));
     if (group.steps == 0) {
         return SW_OK;
@@ -564,18 +656,7 @@ static sw_status check_batch(struct check *c)
              "\"label_smoothing\": %.17g}}",
              (long long)group.sizes.of[SW_DIM_BATCH], sw_check_is_packed(c) ? "true" : "false",
              sw_check_number(c, "label_smoothing", 0));
-    SW_TRY(open_for(c, &group,
-                    (struct sw_engine_options){.config.text = config,
-                                               .train = {.wanted = true, .keep_gradients = true},
-                                               .evaluate = {.logits = true, .hidden = true}},
-                    &e));
-    sw_status st = sw_check_batch_open(c, &group, 0, &given);
-    st = st < 0 ? st : check_forward(c, e, &given);
-    st = st < 0 ? st : check_backward(c, e, &given);
-    sw_check_sparse(c);
-    sw_check_batch_close(&given);
-    sw_close(e);
-    return st;
+    return c->comm ? check_on_ranks(c, &group, config) : check_alone(c, &group, config);
 }
 
 /* Without a problem_type, float labels mean a multi-label task. */

@@ -20,6 +20,7 @@ struct check {
     bool *understood;           /* [tensors of ref] */
     const struct sw_task *task; /* model cases: the task of the model's class, or `asked` */
     const char *asked; /* task that the labels imply, if config.json leaves it open; else NULL */
+    sw_comm *comm;     /* model cases on several ranks, which each have a struct check; else NULL */
     int n_rows, n_failed;
 };
 
@@ -30,6 +31,11 @@ struct check {
 void sw_check_row(struct check *c, const char *quantity, double error, double tolerance,
                   const char *why);
 void sw_check_fail(struct check *c, const char *quantity, const char *why);
+
+/* Notes that the ranks of a mesh do not give outputs with this prefix, as `st` and its message say,
+ * and that the rest of the case goes on. Another failure than SW_E_UNSUP, or one on a single rank,
+ * is returned. */
+sw_status sw_check_note(struct check *c, sw_status st, const char *prefix);
 
 /* Prints a heading for the rows of ds_config.<run>.json. Rows of different runs may have the same
  * names. */
@@ -44,8 +50,8 @@ void sw_check_no_norms(struct check *c, const char *series, int64_t n);
 
 /* ---- tables.c ---- */
 
-/* Compares the recorded tables with the model's. */
-void sw_check_tables(struct check *c, const sw_engine *e);
+/* Compares the recorded tables with the model's. Collective. */
+sw_status sw_check_tables(struct check *c, const sw_engine *e);
 /* Checks a gradient that is recorded as sparse rows. They must equal those of a recorded dense
  * gradient, which is itself compared with the model's. */
 void sw_check_sparse(struct check *c);
@@ -73,7 +79,8 @@ void sw_check_understand(struct check *c, const char *prefix);
 
 /* ---- running ---- */
 
-/* Opens an engine for the case's model, with the given configuration and the user's edits. */
+/* Opens an engine for the case's model on the ranks of c->comm, with the given configuration and
+ * the user's edits. */
 sw_status sw_check_engine(const struct check *c, struct sw_engine_options options, sw_engine **out);
 /* True if rows of the recording hold several documents. */
 bool sw_check_is_packed(const struct check *c);
@@ -91,6 +98,12 @@ sw_status sw_check_each_run(const struct check *c, sw_status (*visit)(void *ctx,
                             void *ctx, int *out_n);
 /* Resolves "shared/X" to X beside the root of the recorded cases. */
 void sw_check_shared_path(const char *name, char *buf, size_t cap);
+
+/* ---- several ranks (weight.c) ---- */
+
+/* Reads a whole parameter of which each rank may hold a part. out: its elements. Collective. */
+sw_status sw_check_weight(const struct check *c, sw_engine *e, const struct sw_parameter *param,
+                          float *out);
 
 /* ---- batches (batch.c) ---- */
 
