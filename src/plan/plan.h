@@ -434,7 +434,8 @@ struct sw_step_phase {
      * phase receives may arrive while the phase before it runs. */
     int32_t turn;
     int32_t sent; /* what the phases up to this turn send has left when this one starts; 0 = none */
-    bool runs_on; /* with `drains`: messages of this phase and the next may be in flight after it */
+    /* with `drains`, and of LOSSES: messages of a pipeline may be in flight after it */
+    bool runs_on;
     /* The host waits for the phase. It learns of failures up to here, and of the scalars that
      * kernels wrote. LOSSES always waits. */
     bool joins;

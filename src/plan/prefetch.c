@@ -139,8 +139,8 @@ static bool is_inside(const struct pass *p, int32_t i)
     return loop > 0 && i > 0 && op_of(p, i - 1)->loop == loop;
 }
 
-/* True if the load must stay in its phase of a pipeline: a phase of another micro-batch that runs in
- * between may store the same bytes. Loads of the update move into the last phases. */
+/* True if the load must stay in its phase of a pipeline: another micro-batch may store the same
+ * bytes in between. Loads of the update move into the last phases. */
 static bool stays(const struct pass *p, int32_t load, int32_t at)
 {
     const struct sw_instr *a = &p->program->instrs[load], *b = &p->program->instrs[at];

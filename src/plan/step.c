@@ -114,8 +114,8 @@ static int32_t sent_before(int late, int32_t turn)
 }
 
 /* Adds the phases of a stage. Each drains, since the next one may reuse its memory. Exception:
- * messages, and the receives of the next one begin first. LOSSES waits for all messages, so none is
- * ahead of it. local: micro-batches that this rank has */
+ * messages run on, also through LOSSES, and the receives of the next one begin first. local:
+ * micro-batches that this rank has */
 static void add_stage(const struct draft *d, const struct sw_plan *plan,
                       const struct sw_pipe_phase *phases, int64_t n, int64_t local,
                       const struct sw_plan_options *options)
@@ -131,13 +131,14 @@ static void add_stage(const struct draft *d, const struct sw_plan *plan,
         phase.sent = sent_before(late, phase.turn);
         phase.runs_on = d->is_cut && i < n - 1;
         phase.joins = i == n - 1 && meets < n && !flows_into_update(plan);
-        if (i == meets) {
-            add_action(d, SW_STEP_LOSSES);
-        }
-        for (; received < n && received <= i + (i + 1 != meets); received++) {
+        for (; received < n && received <= i + 1; received++) {
             struct sw_step_phase next = phase_of(d, phases, received, local);
             next.sent = sent_before(late, next.turn - 1);
             add_receives(d, plan, &next);
+        }
+        if (i == meets) {
+            add(d, &(struct sw_step_phase){
+                       .action = SW_STEP_LOSSES, .program = d->program, .runs_on = d->is_cut});
         }
         if (i == end && plan->update.in_backward && !plan->update.two_slots) {
             d->step->n_safe = d->step->n_phases;

@@ -60,11 +60,14 @@ sw_status sw_executor_drain(struct sw_executor *ex)
     return wait_here(ex);
 }
 
-/* Waits for exchanges, too; the communicators are then the caller's. */
-static sw_status join(struct sw_executor *ex)
+/* Waits for exchanges, too; the communicators are then the caller's. runs_on: messages of a
+ * pipeline go on, which have communicators of their own */
+static sw_status join(struct sw_executor *ex, bool runs_on)
 {
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        SW_TRY(sw_queue_exchanges((enum sw_queue)q)
+        const bool is_message =
+            sw_queue_sends((enum sw_queue)q) || sw_queue_receives((enum sw_queue)q);
+        SW_TRY(sw_queue_exchanges((enum sw_queue)q) && !(runs_on && is_message)
                    ? wait_for(ex, (enum sw_queue)q, SW_WALK_ALL, (struct sw_waiter){0, 0})
                    : SW_OK);
     }
@@ -91,10 +94,10 @@ static sw_status send_scalars(struct sw_executor *ex, const struct sw_walk *at)
 }
 
 /* The losses have been copied to the host by now. */
-static sw_status exchange_losses(struct sw_executor *ex)
+static sw_status exchange_losses(struct sw_executor *ex, bool runs_on)
 {
     const struct sw_step_hooks *hooks = ex->hooks;
-    SW_TRY(join(ex));
+    SW_TRY(join(ex, runs_on));
     return hooks && hooks->losses ? hooks->losses(hooks->ctx) : SW_OK;
 }
 
@@ -127,9 +130,9 @@ static sw_status act(struct sw_executor *ex, const struct sw_walk *at, const str
     case SW_EVENT_BARRIER:
         return barrier(ex, waiter_of(ex, at));
     case SW_EVENT_JOIN:
-        return join(ex);
+        return join(ex, false);
     case SW_EVENT_LOSSES:
-        return exchange_losses(ex);
+        return exchange_losses(ex, at->phase->runs_on);
     case SW_EVENT_AGREE:
         return agree(ex);
     case SW_EVENT_COMMIT:
@@ -170,7 +173,7 @@ static sw_status end_run(struct sw_executor *ex, sw_status st)
 
 sw_status sw_executor_join(struct sw_executor *ex)
 {
-    return end_run(ex, join(ex));
+    return end_run(ex, join(ex, false));
 }
 
 /* Runs a phase, and counts its time if it is one of instructions. */

@@ -84,12 +84,14 @@ static sw_status issue(struct rank *r)
     return SW_OK;
 }
 
-/* The set of all queues, or of those that exchange. */
-static unsigned set_of_queues(bool all)
+/* The set of all queues, or of those that exchange; runs_on: without messages of a pipeline. */
+static unsigned set_of_queues(bool all, bool runs_on)
 {
     unsigned set = 0;
-    for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {
-        set |= all || sw_queue_exchanges((enum sw_queue)q) ? 1U << q : 0;
+    for (int i = SW_QUEUE_COMM; i < SW_QUEUE_COUNT; i++) {
+        const enum sw_queue q = (enum sw_queue)i;
+        const bool is_message = sw_queue_sends(q) || sw_queue_receives(q);
+        set |= (all || sw_queue_exchanges(q)) && !(runs_on && is_message) ? 1U << i : 0;
     }
     return set;
 }
@@ -114,15 +116,15 @@ static sw_status pass(struct rank *r, const struct sw_event *event)
         wait_until(r, event->queue, event->until);
         return SW_OK;
     case SW_EVENT_BARRIER:
-        r->drains = set_of_queues(true);
+        r->drains = set_of_queues(true, false);
         return SW_OK;
     case SW_EVENT_LOSSES:
     case SW_EVENT_AGREE: /* once the exchanges have arrived */
         r->meets = true;
-        r->drains = set_of_queues(false);
+        r->drains = set_of_queues(false, r->walk.phase->runs_on);
         return SW_OK;
     case SW_EVENT_JOIN: /* transfers continue */
-        r->drains = set_of_queues(false);
+        r->drains = set_of_queues(false, false);
         return SW_OK;
     default:
         return SW_OK;

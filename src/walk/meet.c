@@ -28,7 +28,7 @@ static void start(const struct rank *r, struct line *line, const struct meeting 
 static void let_go(struct clock *c, struct rank *r, enum sw_queue queue, const struct meeting *m)
 {
     r->n_here--;
-    if (r->talks) {
+    if (queue == SW_QUEUE_COMPUTE) {
         r->talks = false;
         sw_rank_compute(r, fmax(m->from - r->now, 0) + m->seconds, 0, SW_QUEUE_COMM, -1);
     } else {

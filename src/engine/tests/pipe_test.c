@@ -421,6 +421,23 @@ static void techniques_work_in_each_stage(void **state)
 }
 
 /* Here the bits depend on the ranks along data. */
+/* Sums that leave the device have their norms taken in backward, before which all stages meet.
+ * Messages go on meanwhile: the last stage takes some of the first one only afterwards. */
+static void messages_pass_while_stages_meet(void **state)
+{
+    static const char *const schedules[] = {"1f1b", "zero-bubble", "interleaved"};
+    static const char host[] = ", \"offload_optimizer\": {\"device\": \"cpu\"}";
+    (void)state;
+    for (int micro_batches = 3; micro_batches <= 7; micro_batches += 2) {
+        struct outcome *one = run((struct job){1, 1, micro_batches, 3, .zero = host});
+        for (size_t s = 0; s < SW_LEN(schedules); s++) {
+            assert_same(one, run((struct job){2, 1, micro_batches, 3, .zero = host,
+                                              .schedule = schedules[s], .chunks = s == 2 ? 2 : 1}));
+        }
+        free(one);
+    }
+}
+
 static void sums_of_ranks_are_exchanged_once_a_step(void **state)
 {
     static const struct job two = {
@@ -542,6 +559,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(tied_tables_get_the_gradients_of_all_uses),
     cmocka_unit_test(encoder_decoders_are_cut_in_all_programs),
     cmocka_unit_test(techniques_work_in_each_stage),
+    cmocka_unit_test(messages_pass_while_stages_meet),
     cmocka_unit_test(sums_of_ranks_are_exchanged_once_a_step),
     cmocka_unit_test(checkpoints_move_between_stages),
     cmocka_unit_test(what_stages_cannot_share_is_refused),

@@ -44,6 +44,7 @@ struct mesh {
     int pipe, data, blocks, micro_batches;
     enum sw_step_schedule schedule;
     int chunks;
+    enum sw_tier grads; /* outside of the device, LOSSES comes before backward ends */
 };
 
 static struct sw_plan *plan_of(const struct mesh *m, int me)
@@ -57,6 +58,7 @@ static struct sw_plan *plan_of(const struct mesh *m, int me)
         .policy = {.micro_batches = m->micro_batches * m->data,
                    .schedule = m->schedule,
                    .chunks = m->chunks,
+                   .grads_tier = m->grads,
                    .stage = m->data > 1},
         .limits = {.reduce_bucket_elems = 1 << 14, .allgather_bucket_elems = 1 << 14},
         .overlap = true,
@@ -146,10 +148,10 @@ static double walk_all(const struct mesh *m, struct sw_clock_rank *ranks,
 
 static void one_rank_of_each_stage_stands_for_all(void **state)
 {
-    static const struct mesh meshes[] = {{2, 2, 4, 3, SW_STEP_1F1B, 1},
-                                         {3, 2, 5, 4, SW_STEP_GPIPE, 1},
-                                         {4, 3, 4, 2, SW_STEP_1F1B, 1},
-                                         {2, 1, 3, 4, SW_STEP_GPIPE, 1}};
+    static const struct mesh meshes[] = {{2, 2, 4, 3, SW_STEP_1F1B, 1, 0},
+                                         {3, 2, 5, 4, SW_STEP_GPIPE, 1, 0},
+                                         {4, 3, 4, 2, SW_STEP_1F1B, 1, 0},
+                                         {2, 1, 3, 4, SW_STEP_GPIPE, 1, 0}};
     (void)state;
     const struct sw_speeds speeds = speeds_of(1e7, 1e-5);
     for (size_t i = 0; i < SW_LEN(meshes); i++) {
@@ -195,7 +197,7 @@ static void see(void *ctx, const struct sw_clock_span *span)
 static void spans_tell_what_ran(void **state)
 {
     (void)state;
-    const struct mesh m = {3, 1, 6, 5, SW_STEP_1F1B, 1};
+    const struct mesh m = {3, 1, 6, 5, SW_STEP_1F1B, 1, 0};
     const struct sw_speeds speeds = speeds_of(1e7, 0);
     struct sw_clock_rank stages[MOST_STAGES];
     struct seen seen[MOST_STAGES] = {0};
@@ -232,9 +234,15 @@ static void no_schedule_deadlocks(void **state)
     const struct sw_speeds speeds = speeds_of(1e9, 0);
     for (size_t i = 0; i < SW_LEN(schedules); i++) {
         const int most = schedules[i] == SW_STEP_INTERLEAVED ? 3 : 1;
-        for (int k = 0; k < 8 * 4 * most; k++) {
+        for (int k = 0; k < 2 * 8 * 4 * most; k++) {
             const int pipe = 2 + k % 4, chunks = 1 + k / 4 % most;
-            const struct mesh m = {pipe, 1, pipe * chunks, 1 + k / 4 / most, schedules[i], chunks};
+            const struct mesh m = {pipe,
+                                   1,
+                                   pipe * chunks,
+                                   1 + k / 4 / most % 8,
+                                   schedules[i],
+                                   chunks,
+                                   k < 8 * 4 * most ? SW_TIER_DEVICE : SW_TIER_HOST};
             struct sw_clock_rank stages[MOST_STAGES];
             open_stages(&m, stages);
             assert_true(predict(stages, pipe, &speeds) > 0);
@@ -387,7 +395,7 @@ static void messages_share_no_byte_with_what_runs(void **state)
         for (int pipe = 2; pipe <= 4; pipe++) {
             for (int m = 1; m <= 9; m += 1 + m / 3) {
                 const int chunks = schedules[i] == SW_STEP_INTERLEAVED ? 2 : 1;
-                const struct mesh mesh = {pipe, 1, pipe * chunks, m, schedules[i], chunks};
+                const struct mesh mesh = {pipe, 1, pipe * chunks, m, schedules[i], chunks, 0};
                 for (int s = 0; s < pipe; s++) {
                     struct sw_plan *plan = plan_of(&mesh, s);
                     walk_memory(plan);
@@ -415,7 +423,7 @@ static void equal_stages_idle_while_they_fill_and_drain(void **state)
     for (int pipe = 2; pipe <= 4; pipe++) {
         for (int n = 2; n <= 16; n *= 2) {
             for (int i = 0; i < 2; i++) { /* gpipe, 1f1b */
-                const struct mesh m = {pipe, 1, 4 * pipe, n, schedules[i], 1};
+                const struct mesh m = {pipe, 1, 4 * pipe, n, schedules[i], 1, 0};
                 struct sw_clock_rank stages[MOST_STAGES];
                 open_stages(&m, stages);
                 const double wanted = (pipe - 1.0) / (n + pipe - 1);
@@ -433,7 +441,7 @@ static void messages_hide_behind_phases(void **state)
     (void)state;
     for (int n = 2; n <= 16; n *= 2) {
         for (double sent = 1e6; sent < 1e9; sent *= 3) {
-            const struct mesh m = {2, 1, 8, n, SW_STEP_1F1B, 1};
+            const struct mesh m = {2, 1, 8, n, SW_STEP_1F1B, 1, 0};
             const struct sw_speeds wire = speeds_of(sent, 0), none = speeds_of(INFINITY, 0);
             struct sw_clock_rank stages[MOST_STAGES];
             open_stages(&m, stages);
@@ -451,7 +459,8 @@ static void messages_hide_behind_phases(void **state)
 static void stages_of_different_worlds_are_refused(void **state)
 {
     (void)state;
-    const struct mesh two = {2, 1, 4, 2, SW_STEP_1F1B, 1}, three = {3, 1, 4, 2, SW_STEP_1F1B, 1};
+    const struct mesh two = {2, 1, 4, 2, SW_STEP_1F1B, 1, 0},
+                      three = {3, 1, 4, 2, SW_STEP_1F1B, 1, 0};
     const struct sw_speeds speeds = speeds_of(1e9, 0), *all[] = {&speeds, &speeds};
     struct sw_clock_rank stages[] = {{.plan = plan_of(&two, 0)}, {.plan = plan_of(&three, 1)}};
     bool unknown[SW_LOAD_COUNT];
@@ -465,7 +474,7 @@ static void stages_of_different_worlds_are_refused(void **state)
 static void survives_lack_of_memory(void **state)
 {
     (void)state;
-    const struct mesh m = {2, 2, 4, 2, SW_STEP_1F1B, 1};
+    const struct mesh m = {2, 2, 4, 2, SW_STEP_1F1B, 1, 0};
     const struct sw_speeds speeds = speeds_of(1e9, 0), *all[] = {&speeds, &speeds};
     struct sw_clock_rank stages[MOST_STAGES];
     bool unknown[SW_LOAD_COUNT];
