@@ -169,9 +169,9 @@ static sw_value again(const struct pass *p, sw_value v)
     return v >= 0 && v < p->n_values && p->clone_of[v] >= 0 ? p->clone_of[v] : v;
 }
 
-/* Adds clones of the wanted ops of a group, and clears `wanted`. Later ops read the outputs of
- * clones, but kept values themselves. false = out of memory */
-static bool emit_clones(struct pass *p, int32_t group)
+/* Adds clones of the wanted ops of a group for `reader`, and clears `wanted`. Later ops read the
+ * outputs of clones, but kept values themselves. false = out of memory */
+static bool emit_clones(struct pass *p, int32_t group, const struct sw_ir_op *reader)
 {
     for (int32_t i = p->first_op[group]; i <= p->last_op[group]; i++) {
         if (!p->wanted[i]) {
@@ -180,6 +180,7 @@ static bool emit_clones(struct pass *p, int32_t group)
         struct sw_ir_op op = p->ir->ops[i];
         op.is_clone = true;
         op.phase = SW_PHASE_BACKWARD;
+        op.chunk = reader->chunk;
         for (int k = 0; k < op.n_in; k++) {
             op.in[k] = again(p, op.in[k]);
         }
@@ -249,7 +250,7 @@ static bool rewrite(struct pass *p)
             for (int32_t r = begin; r < p->reads_of[group + 1]; r++) {
                 want(p, p->reads[r], group);
             }
-            good = emit_clones(p, group);
+            good = emit_clones(p, group, &ir->ops[i]);
         }
         struct sw_ir_op op = ir->ops[i];
         for (int k = 0; k < op.n_in; k++) {

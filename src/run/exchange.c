@@ -17,7 +17,9 @@ static struct link link_of(const struct sw_plan *plan, const struct sw_instr *in
     if (instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV) {
         link.from = instr->verb == SW_VERB_SEND ? group->me : peer;
         link.to = instr->verb == SW_VERB_SEND ? peer : group->me;
-        const int pair = (g * group->n + link.from) * group->n + link.to;
+        /* the pipe axis comes first: numbers are small, since MPI has few tags */
+        const int turn = (g + plan->n_groups - SW_GROUP_COUNT) % plan->n_groups;
+        const int pair = (turn * group->n + link.from) * group->n + link.to;
         link.number = 1 + plan->n_groups + 2 * pair + (instr->queue >= SW_QUEUE_SENT_BACK);
     }
     return link;
