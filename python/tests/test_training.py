@@ -149,6 +149,34 @@ with spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_l
     assert curve(both.stdout) == curve(alone.stdout) and "None" not in curve(alone.stdout)
 
 
+def test_stages_of_a_pipeline_give_what_one_rank_gives(program: Any, text: Path,
+                                                       tmp_path: Path) -> None:
+    loop = tmp_path / "stages.py"
+    loop.write_text(f"""
+import os
+import numpy
+import spillway
+config = {CONFIG!r}
+config["spillway"] = {{"mesh": {{"pipe": int(os.environ.get("WORLD_SIZE", 1))}}}}
+with spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_len=16, epochs=0.02,
+                         want_eval=True, want_logits=True) as engine:
+    ids = numpy.arange(32, dtype=numpy.int32).reshape(2, 16) % 20
+    found = [engine.train_batch() for _ in range(2)]
+    found += engine.evaluate({{"input_ids": ids, "labels": ids + 1}})
+    logits = engine.logits({{"input_ids": ids}})
+    found.append(float(numpy.abs(logits.astype(numpy.float64)).sum()))
+    if engine.rank == 0:
+        print("found", *map(float.hex, found), logits.shape, flush=True)
+""")
+    alone = subprocess.run([sys.executable, loop], check=True, text=True, stdout=subprocess.PIPE)
+    both = program("launch", "--num-ranks", 2, "--", sys.executable, loop)
+
+    def found(output: str) -> str:
+        return next(line[line.index("found"):] for line in output.splitlines() if "found" in line)
+
+    assert found(both.stdout) == found(alone.stdout)
+
+
 OPEN: Dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
     "optimizer": {"type": "AdamW", "params": {"lr": "auto"}},
