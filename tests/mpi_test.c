@@ -144,6 +144,59 @@ static void processes_give_the_bytes_of_one(void **state)
     for_each_mpi(same_bytes);
 }
 
+/* Samples are drawn from logits that the last stage sends, so they are texts of equal weights. */
+static void assert_same_samples(const char *a, const char *b)
+{
+    char path[2][64];
+    snprintf(path[0], sizeof path[0], "%s/samples.jsonl", a);
+    snprintf(path[1], sizeof path[1], "%s/samples.jsonl", b);
+    char *text[2] = {test_text(path[0]), test_text(path[1])};
+    assert_true(strlen(text[0]) > 0);
+    assert_string_equal(text[0], text[1]);
+    sw_free(text[0]);
+    sw_free(text[1]);
+}
+
+/* Two stages with a tied table, of one process each or of two. */
+static void same_bytes_of_stages(void)
+{
+    static const char every[] = "--eval-every 3 --sample-every 3";
+    char more[384];
+    snprintf(more, sizeof more, "--steps 6 %s --output %s", every, test_at("one"));
+    run(0, more);
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        snprintf(
+            more, sizeof more,
+            "--steps 6 %s --set spillway.mesh.pipe=2 --set zero_optimization.stage=%d --output %s",
+            every, ranks == 4 ? 3 : 0, test_at("many"));
+        run(ranks, more);
+        assert_same_model("one", "many");
+        assert_same_samples("one", "many");
+        remove_all("many");
+    }
+    /* three steps of stages, then six in all without */
+    snprintf(more, sizeof more, "--steps 3 %s --set spillway.mesh.pipe=2 --output %s", every,
+             test_at("many"));
+    run(2, more);
+    snprintf(more, sizeof more, "--steps 6 --resume %s --output %s", every, test_at("many"));
+    run(0, more);
+    assert_same_model("one", "many");
+    remove_all("one many");
+}
+
+static void stages_give_the_bytes_of_one(void **state)
+{
+    (void)state;
+    for_each_mpi(same_bytes_of_stages);
+}
+
+static void stages_give_the_bytes_of_one_over_tcp(void **state)
+{
+    (void)state;
+    mpi = &over_tcp;
+    same_bytes_of_stages();
+}
+
 /* Overflows are agreed on, and the trust ratios are of whole tensors. */
 static void same_bytes_of_lamb(void)
 {
@@ -419,6 +472,8 @@ static int begin(char **argv)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_of_look_ups_give_the_bytes_of_slices_over_tcp),
+    cmocka_unit_test(stages_give_the_bytes_of_one),
+    cmocka_unit_test(stages_give_the_bytes_of_one_over_tcp),
     cmocka_unit_test(rows_of_look_ups_give_the_bytes_of_slices),
     cmocka_unit_test(processes_give_the_bytes_of_one),
     cmocka_unit_test(lamb_in_fp16_gives_the_bytes_of_one),
