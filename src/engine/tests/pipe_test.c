@@ -313,9 +313,7 @@ static void partitions_follow_the_configuration(void **state)
                  {"[0, 1, 4]", {0, 1, BLOCKS}},
                  /* the table and positions have 216 elements, a block 532, norm and head 168 */
                  {"\"parameters\"", {0, 2, BLOCKS}},
-                 {"\"time\"", {0, 2, BLOCKS}},
-                 /* blocks 2 and 3 count, and the later one of equal cuts is taken */
-                 {"\"type:H\\\\.[23]\"", {0, 3, BLOCKS}}};
+                 {"\"time\"", {0, 2, BLOCKS}}};
     (void)state;
     struct outcome *one = run((struct job){1, 1, 3, .stage = 0});
     for (size_t i = 0; i < SW_LEN(cases); i++) {
@@ -504,12 +502,24 @@ static void what_stages_cannot_share_is_refused(void **state)
     (void)state;
     refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "[0, 2, 5]"},
             "0 to the 4 blocks");
+    refused((struct job){2, 1, 1, 0, .schedule = "interleaved", .chunks = 3},
+            "2 with 3 chunks per stage: the model has 4 blocks");
+}
+
+static void names_of_blocks_choose_stages(void **state)
+{
+    (void)state;
+    /* blocks 2 and 3 count */
+    struct outcome *one = run((struct job){1, 1, 3, .stage = 0});
+    struct outcome *two =
+        run((struct job){2, 1, 3, 0, .schedule = "1f1b", .partition = "\"type:H\\\\.[23]\""});
+    assert_int_equal(two->bounds[1], 3);
+    assert_same(one, two);
+    free(one);
     refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "\"type:decoder\""},
             "no block has such a name; wanted a part of names such as");
     refused((struct job){2, 1, 1, 0, .schedule = "1f1b", .partition = "\"type:(\""},
             "spillway.partition \"type:(\"");
-    refused((struct job){2, 1, 1, 0, .schedule = "interleaved", .chunks = 3},
-            "2 with 3 chunks per stage: the model has 4 blocks");
 }
 
 static void encoder_decoders_are_cut_in_all_programs(void **state)
@@ -563,6 +573,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(sums_of_ranks_are_exchanged_once_a_step),
     cmocka_unit_test(checkpoints_move_between_stages),
     cmocka_unit_test(what_stages_cannot_share_is_refused),
+    TEST_IF(SW_HAVE_PCRE2, names_of_blocks_choose_stages),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
