@@ -400,6 +400,8 @@ static void techniques_work_in_each_stage(void **state)
         {.block = ", \"tile_bytes\": 128", .zero = disk, .no_clip = true},
         {.block = ", \"recompute\": 1"},
         {.more = "\"sparse_gradients\": true, "},
+        {.block = ", \"lora\": {\"r\": 2, \"target_modules\": \"all-linear\"}"},
+        {.block = ", \"frozen\": [\"transformer.wte*\", \"transformer.h.1.*\"]"}, /* a tied one */
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(cases); i++) {
