@@ -27,6 +27,7 @@ struct pass {
     int *home, *first, *last;
     bool *is_grad;     /* [n_values] it is a gradient of a parameter, which no op reads */
     bool *goes_to_all; /* [n_values] it is an output that all stages get */
+    sw_value n_values; /* of the whole model; the pass adds more */
     struct sw_op_order order;
 };
 
@@ -182,10 +183,20 @@ static sw_status place_ops(const struct pass *p, enum sw_phase phase)
 
 /* ---- what travels ---- */
 
-/* True if a message can carry the value. */
-static bool is_sendable(const struct sw_ir_value *info)
+/* True if the value is the bytes of a message. Another one is copied before it is sent. */
+static bool is_packed(const struct sw_ir_value *info)
 {
     return info->base < 0 && info->form->contiguous;
+}
+
+/* True if a message can carry the value. Views of it keep their strides, so it must, too. */
+static bool can_travel(const struct sw_ir *ir, sw_value v)
+{
+    bool can = true;
+    for (int32_t i = 0; i < ir->n_ops && !ir->values[v].form->contiguous; i++) {
+        can = can && !(sw_ir_has(&ir->ops[i], SW_TRAIT_VIEW) && ir->ops[i].in[0] == v);
+    }
+    return can;
 }
 
 /* Notes that a part reads a value. */
@@ -199,7 +210,7 @@ static sw_status reach(const struct pass *p, const struct sw_ir_op *reader, int 
     }
     const struct sw_ir_value *info = &ir->values[source];
     const bool forward = ir->ops[info->producer].phase == SW_PHASE_FORWARD;
-    if ((home < part) != forward || !is_sendable(info)) {
+    if ((home < part) != forward || !can_travel(ir, source)) {
         return SW_FAIL(SW_E_UNSUP,
                        "spillway.mesh.pipe: %s in %s on stage %d reads what %s in %s on stage %d "
                        "makes; such a value is not sent",
@@ -218,9 +229,9 @@ static sw_status find_outputs(const struct pass *p)
     const struct sw_ir *ir = p->ir;
     for (int32_t i = 0; i < ir->outputs.n && !p->cut.trains; i++) {
         const sw_value v = sw_ir_version(ir, ir->outputs.at[i].value);
-        if (p->home[v] != EVERYWHERE && !is_sendable(&ir->values[v])) {
+        if (p->home[v] != EVERYWHERE && !can_travel(ir, v)) {
             return SW_FAIL(SW_E_UNSUP,
-                           "spillway.mesh.pipe: the output \"%s\" of stage %d is written in place; "
+                           "spillway.mesh.pipe: the output \"%s\" of stage %d is a view with gaps; "
                            "such a value is not sent",
                            ir->outputs.at[i].name, p->home[v] % p->stages);
         }
@@ -298,10 +309,50 @@ static int16_t chunk_of(const struct pass *p, int part)
     return (int16_t)(p->cut.trains ? part / p->stages : 0);
 }
 
+/* Adds a copy of the value that is the bytes of a message; SW_NO_VALUE = out of memory. */
+static sw_value pack(struct pass *p, int part, sw_value v)
+{
+    struct sw_ir *ir = p->ir;
+    const sw_value packed =
+        sw_ir_new_value(ir, SW_ROLE_TRANSIENT, ir->values[v].dtype, ir->values[v].form->shape);
+    struct sw_ir_op op = sw_ir_beside(SW_OP_CONTIGUOUS, &ir->ops[ir->values[v].producer]);
+    op.chunk.number = chunk_of(p, part);
+    op.n_in = op.n_out = 1;
+    op.in[0] = v;
+    op.out[0] = packed;
+    return packed >= 0 && sw_op_order_add(&p->order, &op) ? packed : SW_NO_VALUE;
+}
+
+/* Gives a value that arrives, and the views of it, storage of their own: here is no op that writes
+ * it in place. */
+static sw_value unpack(struct pass *p, sw_value v)
+{
+    struct sw_ir *ir = p->ir;
+    const int64_t offset = ir->values[v].base_offset;
+    const sw_value root = ir->values[v].base;
+    for (sw_value u = 0; u < p->n_values && root >= 0; u++) {
+        if (u != v && ir->values[u].base == root && sw_ir_version(ir, u) == v) {
+            ir->values[u].base = v;
+            ir->values[u].base_offset -= offset;
+        }
+    }
+    ir->values[v].base = SW_NO_VALUE;
+    ir->values[v].base_offset = 0;
+    ir->values[v].role = SW_ROLE_TRANSIENT;
+    sw_ir_reshape(ir, v, ir->values[v].form->shape); /* packed */
+    return v;
+}
+
 static bool add_message(struct pass *p, enum sw_move move, int part, int peer, sw_value v)
 {
     const bool sends = move == SW_MOVE_SEND;
     struct sw_ir_op op = sw_ir_move_beside(move, &p->ir->ops[p->ir->values[v].producer]);
+    if (!is_packed(&p->ir->values[v])) {
+        v = sends ? pack(p, part, v) : unpack(p, v);
+    }
+    if (v < 0) {
+        return false;
+    }
     op.scope = 0; /* it belongs to no block */
     op.chunk.number = chunk_of(p, part);
     op.exchange.group = (int8_t)p->cut.group;
@@ -318,7 +369,7 @@ static bool add_messages(struct pass *p, enum sw_phase phase, int part, enum sw_
     const struct sw_ir *ir = p->ir;
     const bool sends = move == SW_MOVE_SEND, up = (phase == SW_PHASE_FORWARD) == sends;
     const int other = part + (up ? 1 : -1), to = sends ? other : part;
-    for (sw_value v = 0; v < ir->n_values; v++) {
+    for (sw_value v = 0; v < p->n_values; v++) {
         const int32_t producer = ir->values[v].producer;
         if (producer < 0 || ir->ops[producer].phase != phase || p->home[v] == to ||
             sw_ir_has(&ir->ops[producer], SW_TRAIT_VIEW) || !gets(p, v, part) ||
@@ -337,7 +388,7 @@ static bool add_output_messages(struct pass *p)
 {
     const int me = p->me;
     bool good = true;
-    for (sw_value v = 0; v < p->ir->n_values && good; v++) {
+    for (sw_value v = 0; v < p->n_values && good; v++) {
         if (!p->goes_to_all[v]) {
             continue;
         }
@@ -464,7 +515,7 @@ static void drop_others(const struct pass *p, const bool *used)
 {
     struct sw_ir *ir = p->ir;
     int32_t n = 0;
-    for (sw_value v = 0; v < ir->n_values; v++) {
+    for (sw_value v = 0; v < p->n_values; v++) {
         struct sw_ir_value *info = &ir->values[v];
         const bool is_kept = info->role == SW_ROLE_PARAM || info->role == SW_ROLE_STATE;
         info->role = is_kept && !used[sw_ir_root(ir, v)] ? SW_ROLE_TRANSIENT : info->role;
@@ -539,8 +590,12 @@ static sw_status cut(struct pass *p)
 sw_status sw_pass_stage(struct sw_ir *ir, const struct sw_stage_cut *of)
 {
     const struct sw_group *group = &ir->groups[of->group];
-    struct pass p = {
-        .ir = ir, .cut = *of, .stages = group->n, .me = group->me, .parts = group->n * of->chunks};
+    struct pass p = {.ir = ir,
+                     .cut = *of,
+                     .stages = group->n,
+                     .me = group->me,
+                     .parts = group->n * of->chunks,
+                     .n_values = ir->n_values};
     const size_t n_values = (size_t)ir->n_values + 1;
     p.block_part = sw_alloc("plan", ((size_t)ir->n_scopes + 1) * sizeof(int));
     p.op_part = sw_alloc("plan", ((size_t)ir->n_ops + 1) * sizeof(int));

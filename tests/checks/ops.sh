@@ -13,6 +13,7 @@ cd "${1:-$here/../..}"
 may_name() {
     case $1 in
     src/plan/fuse.c) echo 'MATMUL|ADD|ACT|LAYER_NORM|ADD_LAYER_NORM|RMS_NORM|ADD_RMS_NORM' ;;
+    src/plan/stage.c) echo 'CONTIGUOUS' ;;
     src/plan/tile.c) echo 'SELECT_INDEX' ;;
     src/plan/update.c) echo 'DENSIFY|CONTIGUOUS|ACCUMULATE|VIEW|CAST|GRAD_STATS|STATS_RESET|STATS_FINISH' ;;
     src/plan/emit.c) echo 'UPDATE|LAMB_MOMENTS|LAMB_APPLY|LAMB_ADD_NORMS|MUON_MOMENTS|MUON_APPLY|ADAFACTOR_SUMS|ADAFACTOR_MOMENTS|ADAFACTOR_APPLY' ;;

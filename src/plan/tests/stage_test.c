@@ -590,6 +590,63 @@ static void hazards_across_phases_are_found(void **state)
     sw_plan_close(plan);
 }
 
+/* Two blocks: the first one writes into a state, and the second one reads all of it, and a view. */
+static struct sw_graph *writer_and_reader(void)
+{
+    const struct sw_graph_options options = {.dtype = SW_F32, .grad_dtype = SW_F32};
+    struct sw_graph *g;
+    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+    const sw_value x = sw_input(g, "x", SW_F32, SW_SHAPE(1, 2, 8));
+    const sw_value position = sw_input(g, "position", SW_I32, SW_SHAPE(1));
+    sw_scope_push_block(g, "writer");
+    const sw_value cache = sw_graph_state(g, "cache", SW_F32, SW_SHAPE(1, 6, 8), SW_NO_VALUE);
+    const sw_value in[3] = {cache, sw_act(g, x, SW_ACT_GELU), position};
+    const sw_value all =
+        sw_graph_add_out_in_place(g, sw_graph_add_op(g, SW_OP_KV_APPEND, in, 3, NULL), cache);
+    sw_scope_pop(g);
+    sw_scope_push_block(g, "reader");
+    const sw_value sum = sw_add(g, sw_act(g, all, SW_ACT_GELU), all);
+    sw_output(g, "y",
+              sw_add(g, sw_reshape(g, sum, SW_SHAPE(6, 8)), sw_reshape(g, all, SW_SHAPE(6, 8))));
+    sw_scope_pop(g);
+    assert_int_equal(sw_graph_status(g), SW_OK);
+    return g;
+}
+
+static void a_value_in_place_is_copied_before_it_is_sent(void **state)
+{
+    (void)state;
+    for (int me = 0; me < 2; me++) {
+        static const int bounds[] = {0, 1, 2};
+        struct sw_plan *plan = NULL;
+        const struct sw_program_spec spec = {SW_PROGRAM_LOGITS, writer_and_reader()};
+        const struct sw_plan_options options = {.device = {test_query, NULL},
+                                                .policy.micro_batches = 1,
+                                                .kernel_set = "test",
+                                                .mesh.size = {[SW_AXIS_PIPE] = 2},
+                                                .me = me,
+                                                .stage_blocks = bounds};
+        if (plan_once(&spec, 1, &options, &plan) < 0) { /* verifies the plan, too */
+            fail_msg("stage %d: %s", me, sw_error_message());
+        }
+        const struct sw_ir *ir = plan->programs[0].ir;
+        int n_copies = 0;
+        for (int32_t i = 0; i < ir->n_ops; i++) {
+            const struct sw_ir_op *op = &ir->ops[i];
+            n_copies += sw_ir_is(op, SW_OP_CONTIGUOUS);
+            if (op->move == SW_MOVE_SEND || op->move == SW_MOVE_RECV) {
+                const sw_value v = op->move == SW_MOVE_SEND ? op->in[0] : op->out[0];
+                assert_int_equal(ir->values[v].base, SW_NO_VALUE);
+                assert_int_equal(ir->values[v].role, SW_ROLE_TRANSIENT);
+            }
+        }
+        assert_int_equal(n_copies, me == 0);
+        /* only the writer has the state */
+        assert_int_equal(sw_plan_find(plan, "cache") != NULL, me == 0);
+        sw_plan_close(plan);
+    }
+}
+
 static void what_cannot_be_cut_is_named(void **state)
 {
     (void)state;
@@ -615,6 +672,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_with_a_copy_know_all_its_uses),
     cmocka_unit_test(outputs_go_to_all_stages),
     cmocka_unit_test(hazards_across_phases_are_found),
+    cmocka_unit_test(a_value_in_place_is_copied_before_it_is_sent),
     cmocka_unit_test(what_cannot_be_cut_is_named),
 };
 
