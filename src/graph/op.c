@@ -378,8 +378,9 @@ static int64_t lengths_of_first(const struct sw_op_desc *d)
 
 static int64_t classes_of_first(const struct sw_op_desc *d)
 {
-    const bool all = d->op->attrs.cross_entropy.ignores_beyond;
-    return all ? INT64_C(1) << 31 : sw_shape_last(&d->in[0].shape);
+    const struct sw_cross_entropy_attrs *attrs = &d->op->attrs.cross_entropy;
+    return attrs->ignores_beyond ? INT64_C(1) << 31
+                                 : sw_cross_entropy_all(attrs, sw_shape_last(&d->in[0].shape));
 }
 
 static int64_t rows_of_second(const struct sw_op_desc *d)
@@ -719,6 +720,9 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_LINEAR_CE_MERGE] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_LABELS, .n_out = 3,
         .shapes = shapes_loss, .gradient = sw_grad_linear_ce, .flops_per_elem = -1,
         .index_input = 2, .n_indexed = words_of_loss, .uncut = classes},
+    [SW_OP_CROSS_ENTROPY_MERGE] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .traits = SW_TRAIT_LABELS,
+        .n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy, .flops_per_elem = -1,
+        .index_input = 1, .n_indexed = classes_of_first, .uncut = classes},
     [SW_OP_EXCHANGE] = {.attrs = SW_ATTRS_EXCHANGE, .n_out = 1, .shapes = shapes_exchange,
         .gradient = sw_grad_exchange, .flops_per_elem = -1, .uncut = ranks},
 };

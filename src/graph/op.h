@@ -67,7 +67,8 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    [rows] (f32; f64 in f64 graphs). smoothing e:   \
                                                    (1-e) of the loss, plus e of the mean over      \
                                                    classes. ignores_beyond: labels from V on do not\
-                                                   count */                                        \
+                                                   count. partial: -> [4, rows]: label logits,     \
+                                                   maxima, sums, totals of logits */               \
     X(CROSS_ENTROPY_GRAD, "cross_entropy_grad") /* dsum, logits, labels, lse -> dlogits */ \
     X(LINEAR_CE,          "linear_ce")          /* h, w [V,C], labels [, bias [V]] -> sum, count,  \
                                                    lse; logits are computed in chunks of rows of w.\
@@ -205,7 +206,10 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    partial made of n parts of the vocabulary. Only \
                                                    labels and parts are read; w is one of the      \
                                                    parts, for the gradient, which is that of       \
-                                                   LINEAR_CE */
+                                                   LINEAR_CE */                                    \
+    X(CROSS_ENTROPY_MERGE, "cross_entropy_merge") /* logits, labels, parts [4 n, rows] -> sum,     \
+                                                   count, lse, the same for CROSS_ENTROPY. logits  \
+                                                   are one of the parts, for the gradient */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -361,8 +365,23 @@ struct sw_last_index_attrs {
 
 struct sw_cross_entropy_attrs {
     double smoothing;
-    bool ignores_beyond;
+    bool ignores_beyond, partial;
+    /* number of all classes, if logits are those of some, from `first` on; further columns are
+     * padding, which gets the gradient 0. 0 = logits are those of all */
+    int64_t whole, first;
 };
+/* Columns of logits, which have so many, without padding. */
+static inline int64_t sw_cross_entropy_classes(const struct sw_cross_entropy_attrs *attrs,
+                                               int64_t columns)
+{
+    const int64_t left = attrs->whole - attrs->first;
+    return attrs->whole > 0 ? sw_max_i64(0, sw_min_i64(columns, left)) : columns;
+}
+static inline int64_t sw_cross_entropy_all(const struct sw_cross_entropy_attrs *attrs,
+                                           int64_t columns)
+{
+    return attrs->whole > 0 ? attrs->whole : columns;
+}
 
 struct sw_element_loss_attrs {
     bool binary;

@@ -465,6 +465,48 @@ const struct sw_op_desc *sw_graph_merge_example(void)
     return &desc;
 }
 
+/* The same for logits of which ranks have some classes. */
+static void merge_classes(struct pass *p, const struct sw_op *op, sw_value logits, sw_value labels)
+{
+    struct sw_graph *g = p->out;
+    struct sw_attrs attrs = op->attrs;
+    const int64_t rows = sw_shape_rows(&info_of(p, op->in[0])->shape);
+    const enum sw_dtype dtype = sw_stat_dtype(g->values[logits].dtype);
+    attrs.cross_entropy.whole = sw_shape_last(&info_of(p, op->in[0])->shape);
+    attrs.cross_entropy.first = p->ranks.me * sw_shape_last(&g->values[logits].shape);
+    attrs.cross_entropy.partial = true;
+    sw_value in[3] = {logits, labels};
+    in[2] = sw_graph_add_out(g, sw_graph_add_op(g, SW_OP_CROSS_ENTROPY, in, 2, &attrs), dtype,
+                             SW_SHAPE(4, rows));
+    in[2] = change(p, SW_SPREAD_CUT, in[2], SW_SPREAD_WHOLE, 0);
+    attrs.cross_entropy.partial = false;
+    const int32_t i = sw_graph_emit(g, SW_OP_CROSS_ENTROPY_MERGE, in, 3, &attrs);
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    for (int k = 0; k < op->n_out && i >= 0; k++) {
+        set_form(p, op->out[k], &whole, g->ops[i].out[k]);
+    }
+}
+
+static bool by_classes(struct pass *p, const struct sw_op *op)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    if (!p->ranks.words || op->kind != SW_OP_CROSS_ENTROPY) {
+        return false;
+    }
+    const struct sw_spread *classes = &p->forms[op->in[0]].native;
+    if (!is_model_cut(p, op->in[0]) || classes->parts != p->ranks.n ||
+        classes->split.dim != info_of(p, op->in[0])->shape.rank - 1 ||
+        classes->split.n_groups != 1 || !can(p, op->in[1], &whole)) {
+        return false;
+    }
+    const sw_value logits = sw_graph_dense(p->out, in_spread(p, op->in[0], classes));
+    const sw_value labels = sw_graph_dense(p->out, in_spread(p, op->in[1], &whole));
+    if (p->out->status >= 0) {
+        merge_classes(p, op, logits, labels);
+    }
+    return true;
+}
+
 static bool by_words(struct pass *p, const struct sw_op *op)
 {
     const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
@@ -967,8 +1009,9 @@ static void take(struct pass *p, const struct sw_op *op)
         take_tokens(p, op, &desc);
         return;
     }
-    if (p->out->status < 0 || by_words(p, op) || by_parts(p, op, &desc) || by_sums(p, op, &desc) ||
-        (!has_sum(p, op) && by_copies(p, op)) || (p->ranks.rows && on_rows(p, op, &desc))) {
+    if (p->out->status < 0 || by_words(p, op) || by_classes(p, op) || by_parts(p, op, &desc) ||
+        by_sums(p, op, &desc) || (!has_sum(p, op) && by_copies(p, op)) ||
+        (p->ranks.rows && on_rows(p, op, &desc))) {
         return;
     }
     on_all(p, op);

@@ -42,7 +42,9 @@ static const void *logits_at(const struct job *job, int i_logits, int64_t row, i
 static void forward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                           struct sw_kernel_info *out)
 {
-    out->supported = cpu_is_fast_float(desc->in[0].dtype) && sw_shape_last(&desc->in[0].shape) > 0;
+    out->supported = cpu_is_fast_float(desc->in[0].dtype) &&
+                     sw_shape_last(&desc->in[0].shape) > 0 &&
+                     desc->op->attrs.cross_entropy.whole == 0; /* parts: the reference */
     out->workspace_bytes = (size_t)sw_shape_rows(&desc->in[0].shape) * sizeof(float);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }
@@ -128,7 +130,8 @@ const struct cpu_kernel sw_cpu_cross_entropy = {.name = "fast",
 static void backward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                            struct sw_kernel_info *out)
 {
-    out->supported = cpu_is_fast_float(desc->in[1].dtype) && desc->in[0].dtype == SW_F32 &&
+    out->supported = desc->op->attrs.cross_entropy.whole == 0 &&
+                     cpu_is_fast_float(desc->in[1].dtype) && desc->in[0].dtype == SW_F32 &&
                      desc->in[3].dtype == SW_F32 && cpu_is_fast_float(desc->out[0].dtype);
     out->path = sw_cpu_vector_for(dev->isa)->name;
 }

@@ -56,34 +56,56 @@ static void query_logits(const struct gpu_device *dev, const struct sw_op_desc *
     (void)dev;
     size_t bytes = 0;
     add_part(&bytes, 5 * sw_shape_rows(&desc->in[0].shape), sizeof(float));
-    out->supported = gpu_is_float(desc->in[0].dtype) && sw_shape_last(&desc->in[0].shape) > 0;
+    const int64_t columns = sw_shape_last(&desc->in[0].shape);
+    out->supported = gpu_is_float(desc->in[0].dtype) &&
+                     sw_cross_entropy_classes(&desc->op->attrs.cross_entropy, columns) > 0;
     out->workspace_bytes = bytes;
+}
+
+/* Further arguments of a loss with smoothing. */
+static struct gpu_loss_rows_args smoothed_of(const struct sw_cross_entropy_attrs *attrs,
+                                             int64_t classes, const float *totals)
+{
+    return (struct gpu_loss_rows_args){.totals = totals,
+                                       .smoothing = (float)attrs->smoothing,
+                                       .each = (float)attrs->smoothing / (float)classes};
+}
+
+static sw_status add_totals(const struct gpu_call *call, int64_t n, float *totals)
+{
+    const struct sw_view *logits = &call->desc->in[0];
+    struct gpu_loss_total_args total = {
+        .logits = call->in[0], .totals = totals, .n = n, .ld = sw_shape_last(&logits->shape)};
+    GPU_LAUNCH(call, loss_total, sw_gpu_type_of(logits->dtype),
+               blocks(sw_shape_rows(&logits->shape)), &total);
+    return SW_OK;
 }
 
 static sw_status cross_entropy(const struct gpu_call *call)
 {
     const struct sw_view *logits = &call->desc->in[0];
-    const int64_t rows = sw_shape_rows(&logits->shape), vocab = sw_shape_last(&logits->shape);
-    const struct sw_op *op = call->desc->op;
-    const double smoothing = op->attrs.cross_entropy.smoothing;
-    float *state = call->workspace, *loss = state + 3 * rows, *totals = loss + rows;
+    const int64_t rows = sw_shape_rows(&logits->shape), columns = sw_shape_last(&logits->shape);
+    const struct sw_cross_entropy_attrs *attrs = &call->desc->op->attrs.cross_entropy;
+    const int64_t n = sw_cross_entropy_classes(attrs, columns);
+    float *state = attrs->partial ? call->out[0] : call->workspace;
+    float *loss = state + 3 * rows, *totals = attrs->partial ? loss : loss + rows;
     struct gpu_loss_stats_args args = {.logits = call->in[0],
                                        .labels = call->in[1],
                                        .state = state,
                                        .rows = rows,
-                                       .n = vocab,
-                                       .ld = vocab};
+                                       .first = attrs->first,
+                                       .n = n,
+                                       .ld = columns};
     GPU_LAUNCH(call, loss_stats, sw_gpu_type_of(logits->dtype), blocks(rows), &args);
-    struct gpu_loss_rows_args smoothed = {
-        .totals = totals, .smoothing = (float)smoothing, .each = (float)smoothing / (float)vocab};
-    if (smoothing > 0) {
-        struct gpu_loss_total_args total = {.logits = call->in[0], .totals = totals, .n = vocab};
-        GPU_LAUNCH(call, loss_total, sw_gpu_type_of(logits->dtype), blocks(rows), &total);
+    if (attrs->partial || attrs->smoothing > 0) {
+        SW_TRY(add_totals(call, n, totals));
     }
-    SW_TRY(finish_loss(call, state, loss, call->in[1], rows,
-                       op->attrs.cross_entropy.ignores_beyond ? vocab : 0,
-                       smoothing > 0 ? &smoothed : NULL));
-    return SW_OK;
+    const int64_t all = sw_cross_entropy_all(attrs, columns);
+    const struct gpu_loss_rows_args smoothed = smoothed_of(attrs, all, totals);
+    return attrs->partial
+               ? SW_OK
+               : finish_loss(call, state, loss, call->in[1], rows, attrs->ignores_beyond ? all : 0,
+                             attrs->smoothing > 0 ? &smoothed : NULL);
 }
 const struct gpu_op sw_gpu_cross_entropy = {.query = query_logits, .run = cross_entropy};
 
@@ -98,20 +120,24 @@ static void query_logits_grad(const struct gpu_device *dev, const struct sw_op_d
 static sw_status cross_entropy_grad(const struct gpu_call *call)
 {
     const struct sw_view *logits = &call->desc->in[1];
-    const int64_t rows = sw_shape_rows(&logits->shape), vocab = sw_shape_last(&logits->shape);
-    const struct sw_op *op = call->desc->op;
-    const float smoothing = (float)op->attrs.cross_entropy.smoothing;
+    const int64_t rows = sw_shape_rows(&logits->shape), columns = sw_shape_last(&logits->shape);
+    const struct sw_cross_entropy_attrs *attrs = &call->desc->op->attrs.cross_entropy;
+    const int64_t n = sw_cross_entropy_classes(attrs, columns);
+    const int64_t all = sw_cross_entropy_all(attrs, columns);
+    const float smoothing = (float)attrs->smoothing;
     struct gpu_loss_slope_args args = {.logits = call->in[1],
                                        .labels = call->in[2],
                                        .dsum = call->in[0],
                                        .lse = call->in[3],
                                        .d = call->out[0],
-                                       .n = vocab,
-                                       .ld = vocab,
-                                       .ld_d = vocab,
-                                       .beyond = op->attrs.cross_entropy.ignores_beyond ? vocab : 0,
+                                       .first = attrs->first,
+                                       .n = n,
+                                       .ld = columns,
+                                       .ld_d = columns,
+                                       .padding = columns - n,
+                                       .beyond = attrs->ignores_beyond ? all : 0,
                                        .smoothing = smoothing,
-                                       .smooth = smoothing / (float)vocab,
+                                       .smooth = smoothing / (float)all,
                                        .logits_type = (int)sw_gpu_type_of(logits->dtype)};
     GPU_LAUNCH(call, loss_slope, sw_gpu_type_of(call->desc->out[0].dtype), blocks(rows), &args);
     return SW_OK;
@@ -374,25 +400,46 @@ static void query_merge(const struct gpu_device *dev, const struct sw_op_desc *d
 {
     (void)dev;
     size_t bytes = 0;
-    add_part(&bytes, 4 * sw_shape_rows(&desc->in[0].shape), sizeof(float));
+    add_part(&bytes, 5 * sw_shape_rows(&desc->in[0].shape), sizeof(float));
     out->supported = desc->in[desc->op->n_in - 1].dtype == SW_F32;
     out->workspace_bytes = bytes;
 }
 
-static sw_status merge(const struct gpu_call *call)
+/* Joins the parts, of `per` numbers a row, which are the last input. */
+static sw_status join_parts(const struct gpu_call *call, int64_t per, int64_t rows, float *totals)
 {
-    const struct sw_op_desc *desc = call->desc;
-    const int i_parts = desc->op->n_in - 1;
-    const int64_t rows = sw_shape_rows(&desc->in[0].shape);
-    float *state = call->workspace;
+    const int i_parts = call->desc->op->n_in - 1;
     struct gpu_loss_merge_args args = {.parts = call->in[i_parts],
-                                       .state = state,
+                                       .state = call->workspace,
+                                       .totals = totals,
                                        .rows = rows,
-                                       .n = desc->in[i_parts].shape.dims[0] / 3};
+                                       .n = call->desc->in[i_parts].shape.dims[0] / per,
+                                       .per = per};
     GPU_LAUNCH(call, loss_merge, SW_GPU_PLAIN, sw_gpu_grid_for(rows, THREADS), &args);
+    return SW_OK;
+}
+
+static sw_status merge_classes(const struct gpu_call *call)
+{
+    const struct sw_cross_entropy_attrs *attrs = &call->desc->op->attrs.cross_entropy;
+    const int64_t rows = sw_shape_rows(&call->desc->in[0].shape);
+    float *state = call->workspace, *loss = state + 3 * rows, *totals = loss + rows;
+    const struct gpu_loss_rows_args smoothed = smoothed_of(attrs, attrs->whole, totals);
+    SW_TRY(join_parts(call, 4, rows, totals));
+    return finish_loss(call, state, loss, call->in[1], rows,
+                       attrs->ignores_beyond ? attrs->whole : 0,
+                       attrs->smoothing > 0 ? &smoothed : NULL);
+}
+const struct gpu_op sw_gpu_cross_entropy_merge = {.query = query_merge, .run = merge_classes};
+
+static sw_status merge_words(const struct gpu_call *call)
+{
+    const int64_t rows = sw_shape_rows(&call->desc->in[0].shape);
+    float *state = call->workspace;
+    SW_TRY(join_parts(call, 3, rows, NULL));
     return finish_loss(call, state, state + 3 * rows, call->in[2], rows, 0, NULL);
 }
-const struct gpu_op sw_gpu_linear_ce_merge = {.query = query_merge, .run = merge};
+const struct gpu_op sw_gpu_linear_ce_merge = {.query = query_merge, .run = merge_words};
 
 /* ---- backward ---- */
 

@@ -4,17 +4,18 @@
 
 extern const struct gpu_op sw_gpu_accumulate, sw_gpu_adafactor_apply, sw_gpu_adafactor_moments,
     sw_gpu_adafactor_sums, sw_gpu_activation, sw_gpu_add, sw_gpu_attention, sw_gpu_attention_grad,
-    sw_gpu_cast, sw_gpu_contiguous, sw_gpu_cross_entropy, sw_gpu_cross_entropy_grad, sw_gpu_densify,
-    sw_gpu_dropout, sw_gpu_embedding, sw_gpu_embedding_grad, sw_gpu_grad_stats, sw_gpu_kv_append,
-    sw_gpu_lamb_add_norms, sw_gpu_lamb_apply, sw_gpu_lamb_moments, sw_gpu_last_index,
-    sw_gpu_layer_norm, sw_gpu_layer_norm_grad, sw_gpu_linear_ce, sw_gpu_linear_ce_grad,
-    sw_gpu_linear_ce_merge, sw_gpu_loss_mean, sw_gpu_matmul, sw_gpu_mul, sw_gpu_positions,
-    sw_gpu_rms_norm, sw_gpu_rms_norm_grad, sw_gpu_rotary, sw_gpu_scale, sw_gpu_seed,
-    sw_gpu_select_index, sw_gpu_select_rows, sw_gpu_select_rows_grad, sw_gpu_slice_grad,
-    sw_gpu_stats_finish, sw_gpu_stats_reset, sw_gpu_sum_rows, sw_gpu_update, sw_gpu_not_equal,
-    sw_gpu_shift_right, sw_gpu_mask_rows, sw_gpu_concat, sw_gpu_masked_mean, sw_gpu_element_loss,
-    sw_gpu_relative_bias, sw_gpu_relative_scores, sw_gpu_relative_scores_grad, sw_gpu_image,
-    sw_gpu_lstm, sw_gpu_lstm_grad, sw_gpu_trim;
+    sw_gpu_cast, sw_gpu_contiguous, sw_gpu_cross_entropy, sw_gpu_cross_entropy_grad,
+    sw_gpu_cross_entropy_merge, sw_gpu_densify, sw_gpu_dropout, sw_gpu_embedding,
+    sw_gpu_embedding_grad, sw_gpu_grad_stats, sw_gpu_kv_append, sw_gpu_lamb_add_norms,
+    sw_gpu_lamb_apply, sw_gpu_lamb_moments, sw_gpu_last_index, sw_gpu_layer_norm,
+    sw_gpu_layer_norm_grad, sw_gpu_linear_ce, sw_gpu_linear_ce_grad, sw_gpu_linear_ce_merge,
+    sw_gpu_loss_mean, sw_gpu_matmul, sw_gpu_mul, sw_gpu_positions, sw_gpu_rms_norm,
+    sw_gpu_rms_norm_grad, sw_gpu_rotary, sw_gpu_scale, sw_gpu_seed, sw_gpu_select_index,
+    sw_gpu_select_rows, sw_gpu_select_rows_grad, sw_gpu_slice_grad, sw_gpu_stats_finish,
+    sw_gpu_stats_reset, sw_gpu_sum_rows, sw_gpu_update, sw_gpu_not_equal, sw_gpu_shift_right,
+    sw_gpu_mask_rows, sw_gpu_concat, sw_gpu_masked_mean, sw_gpu_element_loss, sw_gpu_relative_bias,
+    sw_gpu_relative_scores, sw_gpu_relative_scores_grad, sw_gpu_image, sw_gpu_lstm,
+    sw_gpu_lstm_grad, sw_gpu_trim;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -43,6 +44,7 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_LINEAR_CE] = &sw_gpu_linear_ce,
     [SW_OP_LINEAR_CE_GRAD] = &sw_gpu_linear_ce_grad,
     [SW_OP_LINEAR_CE_MERGE] = &sw_gpu_linear_ce_merge,
+    [SW_OP_CROSS_ENTROPY_MERGE] = &sw_gpu_cross_entropy_merge,
     [SW_OP_LOSS_MEAN] = &sw_gpu_loss_mean,
     [SW_OP_LOSS_MEAN_GRAD] = &sw_gpu_loss_mean,
     [SW_OP_SEED] = &sw_gpu_seed,

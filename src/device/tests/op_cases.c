@@ -336,11 +336,51 @@ static bool more_of_loss(struct op_case *c, int variant)
     return variant >= 2;
 }
 
+/* The first and the last third of 119 classes; the last one is padded. */
+enum { CLASSES = 119, SOME_CLASSES = 40, ROWS_OF_CLASSES = 37 };
+
+static void some_classes(struct op_case *c, bool last)
+{
+    c->op.attrs.cross_entropy =
+        (struct sw_cross_entropy_attrs){.smoothing = 0.1,
+                                        .ignores_beyond = last,
+                                        .whole = CLASSES,
+                                        .first = last ? 2 * SOME_CLASSES : 0};
+}
+
+static bool cross_entropy_part(struct op_case *c, enum sw_dtype dtype, int i_part)
+{
+    if (i_part > 1) {
+        return false;
+    }
+    case_init(c, SW_OP_CROSS_ENTROPY, "cross_entropy part %d %s", i_part, name_of(dtype));
+    some_classes(c, i_part == 1);
+    c->op.attrs.cross_entropy.partial = true;
+    case_in(c, dtype, SW_SHAPE(1, ROWS_OF_CLASSES, SOME_CLASSES), -4, 4);
+    labels(c, ROWS_OF_CLASSES, CLASSES + 3 * i_part, false);
+    case_out(c, stat_of(dtype), SW_SHAPE(4, ROWS_OF_CLASSES));
+    return true;
+}
+
+static bool cross_entropy_merge(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    if (variant > 1) {
+        return false;
+    }
+    case_init(c, SW_OP_CROSS_ENTROPY_MERGE, "cross_entropy_merge %d %s", variant, name_of(dtype));
+    some_classes(c, variant == 1);
+    case_in(c, dtype, SW_SHAPE(1, ROWS_OF_CLASSES, SOME_CLASSES), -4, 4);
+    labels(c, ROWS_OF_CLASSES, CLASSES + 3 * variant, false);
+    case_in(c, stat_of(dtype), SW_SHAPE(4 * 3, ROWS_OF_CLASSES), 1, 2);
+    loss_outputs(c, dtype, ROWS_OF_CLASSES);
+    return true;
+}
+
 static bool cross_entropy(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     const int n = (int)SW_LEN(loss_shapes);
     if (variant > n + 3) {
-        return false;
+        return cross_entropy_part(c, dtype, variant - n - 4);
     }
     const int64_t *s = loss_shapes[variant % n];
     case_init(c, SW_OP_CROSS_ENTROPY, "cross_entropy %d %s", variant, name_of(dtype));
@@ -351,11 +391,27 @@ static bool cross_entropy(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+static bool cross_entropy_grad_part(struct op_case *c, enum sw_dtype dtype, int i_part)
+{
+    const struct sw_shape logits = SW_SHAPE(1, ROWS_OF_CLASSES, SOME_CLASSES);
+    if (i_part > 1) {
+        return false;
+    }
+    case_init(c, SW_OP_CROSS_ENTROPY_GRAD, "cross_entropy_grad part %d %s", i_part, name_of(dtype));
+    some_classes(c, i_part == 1);
+    case_in(c, stat_of(dtype), SW_SHAPE(1), 0.1, 2);
+    case_in(c, dtype, logits, -4, 4);
+    labels(c, ROWS_OF_CLASSES, CLASSES + 3 * i_part, false);
+    case_in(c, stat_of(dtype), SW_SHAPE(ROWS_OF_CLASSES), 4.5, 6);
+    case_out(c, dtype, logits);
+    return true;
+}
+
 static bool cross_entropy_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     const int n = (int)SW_LEN(loss_shapes);
     if (variant >= n + 3) {
-        return false;
+        return cross_entropy_grad_part(c, dtype, variant - n - 3);
     }
     const int64_t *s = loss_shapes[variant % n];
     case_init(c, SW_OP_CROSS_ENTROPY_GRAD, "cross_entropy_grad %d %s", variant, name_of(dtype));
@@ -1379,6 +1435,7 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_LINEAR_CE] = linear_ce,
     [SW_OP_LINEAR_CE_GRAD] = linear_ce_grad,
     [SW_OP_LINEAR_CE_MERGE] = linear_ce_merge,
+    [SW_OP_CROSS_ENTROPY_MERGE] = cross_entropy_merge,
     [SW_OP_LOSS_MEAN] = loss_mean,
     [SW_OP_LOSS_MEAN_GRAD] = loss_mean_grad,
     [SW_OP_SEED] = seed,

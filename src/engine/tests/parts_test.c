@@ -595,6 +595,12 @@ static void check_model(const struct model_case *c, const struct ways *ways, str
 static const struct model_case cases[] = {
     {"gpt2", GPT2 "}", SPEC, SW_F64, .ranks = {2, 3, 4}, .sublayers = 4},
     {"gpt2 in fp32", GPT2 "}", SPEC, SW_F32, .ranks = {2}},
+    {"gpt2 with smoothing",
+     GPT2 "}",
+     {.batch = 2, .tokens = 12, .targets = 12, .has_labels = true, .smoothing = 0.1},
+     SW_F64,
+     .ranks = {2, 3, 4},
+     .sublayers = 4},
     {"gpt2 with dropout", GPT2 "}", SPEC, SW_F64, .trains = true, .ranks = {2, 3, 4},
      .sublayers = 4},
     {"gpt2 with adapters", GPT2 "}", SPEC, SW_F64, .trains = true, .lora = true, .ranks = {2, 3}},
@@ -674,11 +680,15 @@ static int count_ops(const struct sw_graph *g, enum sw_op_kind kind)
 }
 
 /* A sublayer has 2 gathers and 2 sums over parts of the rows, or 2 sums. So have the embedding of
- * each stack and the head together 1 and 1 each, and the logits are gathered for the output. */
-static void check_counts(const struct model_case *c, bool rows, int stacks, const struct machine *m)
+ * each stack and the head together 1 and 1 each. Logits are gathered for an output, and for a loss
+ * with smoothing that is not made from parts. */
+static void check_counts(const struct model_case *c, const struct sw_ranks *ranks, int stacks,
+                         const struct machine *m)
 {
+    const bool rows = ranks->rows;
     const int n = 2 * c->sublayers + stacks + 1 + c->more;
-    assert_int_equal(m->n_gathers, rows ? n + 1 : 1);
+    const int logits = c->spec.want_logits || (c->spec.smoothing > 0 && !ranks->words);
+    assert_int_equal(m->n_gathers, rows ? n + logits : logits);
     assert_int_equal(m->n_scatters, rows ? n : 0);
     assert_int_equal(m->n_sums, rows ? 0 : n);
 }
@@ -695,9 +705,12 @@ static void ranks_compute_what_one_computes(void **state)
                 struct machine m;
                 check_model(&cases[i], &ways, &m);
                 const bool has_words = !strstr(cases[i].config, "architectures");
-                assert_int_equal(count_ops(m.g[0], SW_OP_LINEAR_CE_MERGE), words && has_words);
+                const bool smooths = cases[i].spec.smoothing > 0;
+                assert_int_equal(count_ops(m.g[0], SW_OP_LINEAR_CE_MERGE),
+                                 words && has_words && !smooths);
+                assert_int_equal(count_ops(m.g[0], SW_OP_CROSS_ENTROPY_MERGE), words && smooths);
                 if (cases[i].sublayers > 0) {
-                    check_counts(&cases[i], rows, stacks, &m);
+                    check_counts(&cases[i], &ranks, stacks, &m);
                 }
                 close_machine(&m);
             }

@@ -28,9 +28,10 @@ struct gpu_loss_stats_args {
 /* The states of rows from those that ranks made of parts of the vocabulary, in their order. */
 struct gpu_loss_merge_args {
     const double *skip;
-    const float *parts; /* [n, 3, rows] */
+    const float *parts; /* [n, per, rows] */
     float *state;       /* [3, rows] */
-    int64_t rows, n;
+    float *totals;      /* [rows] sums of logits, the fourth of each part; NULL = per is 3 */
+    int64_t rows, n, per;
 };
 /* Turns the states into lse (NULL = not wanted) and the loss of rows. */
 struct gpu_loss_rows_args {
@@ -60,16 +61,17 @@ struct gpu_loss_slope_args {
     const float *dsum, *lse;
     void *d;
     int64_t first, n, ld, ld_d;
-    int64_t beyond; /* as in gpu_loss_sum_args */
+    int64_t padding; /* columns of d after those, which become 0 */
+    int64_t beyond;  /* as in gpu_loss_sum_args */
     float cap, smooth, smoothing;
     int logits_type, bias_type;
 };
-/* totals [rows] of logits [rows, n]. One block per row. */
+/* totals [rows] of the first n of logits [rows, ld]. One block per row. */
 struct gpu_loss_total_args {
     const double *skip;
     const void *logits;
     float *totals;
-    int64_t n;
+    int64_t n, ld;
 };
 /* Loss of elements with a target (NaN = no target): one block makes sum and count; or dx. */
 struct gpu_element_loss_args {

@@ -87,10 +87,15 @@ SW_KERNEL(THREADS) void loss_merge(struct gpu_loss_merge_args args)
     for (int64_t r = first_element(); r < args.rows; r += grid_threads()) {
         float label = of_bits(0x7fc00000u);
         struct softmax all = {-INFINITY, 0};
+        float total = 0;
         for (int64_t k = 0; k < args.n; k++) {
-            const float *part = args.parts + 3 * k * args.rows + r;
+            const float *part = args.parts + args.per * k * args.rows + r;
             label = part[0] == part[0] ? part[0] : label;
             all = join(all, {part[args.rows], part[2 * args.rows]});
+            total += args.totals ? part[3 * args.rows] : 0.0f;
+        }
+        if (args.totals) {
+            args.totals[r] = total;
         }
         args.state[r] = label;
         args.state[args.rows + r] = all.max;
@@ -172,6 +177,9 @@ template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_a
         const float d = expf(x - lse) - args.smooth - hot;
         store((T *)args.d, row * args.ld_d + j, counts ? d * dsum * (1 - t * t) : 0.0f);
     }
+    for (int64_t j = thread_index(); j < args.padding; j += THREADS) {
+        store((T *)args.d, row * args.ld_d + args.n + j, 0.0f);
+    }
 }
 
 template <typename T> SW_KERNEL(THREADS) void loss_total(struct gpu_loss_total_args args)
@@ -182,7 +190,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_total(struct gpu_loss_total_a
     SW_SHARED(struct team_scratch<THREADS>, scratch);
     float sum = 0;
     for (int64_t j = thread_index(); j < args.n; j += THREADS) {
-        sum += load((const T *)args.logits, block_x() * args.n + j);
+        sum += load((const T *)args.logits, block_x() * args.ld + j);
     }
     sum = team_sum(sum, THREADS, scratch);
     if (thread_index() == 0) {
