@@ -48,6 +48,8 @@ struct job {
     /* results */
     double losses[STEPS], norms[STEPS], evaluated;
     int32_t text[NEW];
+    /* bytes that the first rank sends along the axis: in a micro-batch, by verb; in all steps */
+    int64_t sent[SW_VERB_COUNT], planned, counted;
     float *weights; /* [MOST_ELEMS] of all ranks together */
     sw_status status;
     char message[1024];
@@ -169,6 +171,27 @@ static sw_status look(struct job *job, sw_engine *e)
     return SW_OK;
 }
 
+static void count_sent(struct job *job, const sw_engine *e)
+{
+    const struct sw_program *p = &e->plan->programs[e->programs.train];
+    const int context = sw_plan_group(e->plan, 1U << SW_AXIS_CONTEXT);
+    struct sw_traffic traffic;
+    if (context < 0 || e->world.rank > 0) {
+        return;
+    }
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        const struct sw_instr *instr = &p->instrs[i];
+        if (sw_instr_exchanges(instr) && instr->exchange.group == context) {
+            job->sent[instr->verb] += sw_instr_traffic(instr, job->context, 0).sent;
+        }
+    }
+    sw_executor_traffic(e->executor, context, &traffic);
+    job->planned = sw_plan_group_bytes(e->plan, context) * e->progress.step;
+    for (int i = 0; i < SW_COMM_OP_COUNT; i++) {
+        job->counted += traffic.sent[i];
+    }
+}
+
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct job *job = ctx;
@@ -179,6 +202,9 @@ static sw_status train(void *ctx, sw_comm *comm)
     for (int i = 0; st >= 0 && i < STEPS && !job->idle; i++) {
         st = one_step(job, e, &report);
         st = st < 0 ? st : keep(job, e, i, &report);
+    }
+    if (st >= 0) {
+        count_sent(job, e);
     }
     st = st < 0 ? st : look(job, e);
     st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
@@ -323,6 +349,35 @@ static void data_stages_and_tiers_change_no_bit(void **state)
     clear(&first);
 }
 
+/* ---- bytes ---- */
+
+/* widths: elements per token of q, k, v and o that all ranks have together; a key head counts as
+ * often as ranks have it. The loss is a sum and a count. */
+static void check_bytes(const char *model, int c, int64_t widths)
+{
+    const int64_t layers = 2, w = sizeof(float), rows = B * T / c;
+    struct job job = {model, .context = c, .stage = 1};
+    run(&job);
+    /* of each the value and its gradient: (c-1)/c of what the rank has of its tokens */
+    assert_int_equal(job.sent[SW_VERB_ALL_TO_ALL], layers * 2 * (c - 1) * rows * widths * w / c);
+    assert_int_equal(job.sent[SW_VERB_ALL_REDUCE], 2 * 2 * (c - 1) * w);
+    for (int v = 0; v < SW_VERB_COUNT; v++) {
+        assert_true(job.sent[v] == 0 || v == SW_VERB_ALL_TO_ALL || v == SW_VERB_ALL_REDUCE);
+    }
+    assert_int_equal(job.counted, job.planned);
+    assert_true(job.counted > 0);
+    clear(&job);
+}
+
+static void bytes_are_those_of_the_formula(void **state)
+{
+    (void)state;
+    check_bytes(odd_path, 2, 4 * 12); /* 4 heads of 3 */
+    check_bytes(odd_path, 4, 4 * 12);
+    check_bytes(shared_path, 2, 2 * 16 + 2 * 8);  /* 4 heads and 2 key heads of 4 */
+    check_bytes(shared_path, 4, 2 * 16 + 2 * 16); /* each key head on two ranks */
+}
+
 /* ---- other axes ---- */
 
 static void near_one_rank(struct job job, const struct job *one)
@@ -433,6 +488,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(uneven_rows_follow_one_rank),
     cmocka_unit_test(optimizers_follow_one_rank),
     cmocka_unit_test(data_stages_and_tiers_change_no_bit),
+    cmocka_unit_test(bytes_are_those_of_the_formula),
     cmocka_unit_test(tensor_and_pipe_train_beside_it),
     cmocka_unit_test(checkpoints_load_on_other_meshes),
     cmocka_unit_test(what_is_not_cut_is_refused_by_name),
