@@ -11,8 +11,8 @@ static const struct config_field mesh_fields[] = {
     INT("pipe", AT(parallel.pipe), "1", 1, HIGHEST, "stages of the pipeline", BUILT),
     INT("tensor", AT(parallel.tensor), "1", 1, HIGHEST,
         "ranks that share each matrix, preferably on one host", BUILT),
-    INT("context", AT(parallel.context), "1", 1, HIGHEST, "ranks that share each row of tokens",
-        BUILT),
+    INT("context", AT(parallel.context), "1", 1, HIGHEST,
+        "ranks that share each row of tokens, and the heads of attention; they divide both", BUILT),
 };
 SECTION(sw_config_table_mesh, "spillway.mesh", mesh_fields, SECTION_NULL,
         "ranks along each axis; others form the data axis; the word \"auto\" chooses the sizes");
