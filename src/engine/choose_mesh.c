@@ -139,6 +139,8 @@ static sw_status search(struct sw_engine *e)
     j.rates.node_ranks = j.rates.node_ranks > 0 ? j.rates.node_ranks : node_ranks_of(e);
     SW_TRY(sw_engine_keep_cuts(e, &s.tensor, &s.context));
     SW_TRY(sw_search_mesh(&s, &e->search.mesh));
+    const char *device = e->options.run.device ? e->options.run.device : e->config->spillway.device;
+    e->search.mesh.other_rates = strncmp(device, "sim:", 4) == 0;
     return e->search.mesh.found ? try_boundary(&j, &e->search.mesh) : refuse_all(&e->search.mesh);
 }
 

@@ -208,6 +208,9 @@ void sw_mesh_choice_print(const struct sw_mesh_choice *c, struct sw_str *out)
                       "are not tried, as others fit\n",
                       c->spared);
     }
+    if (c->other_rates) {
+        sw_str_puts(out, "  predicted at --rates or built-in rates, not at those of the cluster\n");
+    }
     if (c->untried > 0) {
         sw_str_printf(out, "  %d more are not tried, as planning them takes long\n", c->untried);
     }

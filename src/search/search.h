@@ -107,6 +107,7 @@ struct sw_mesh_choice {
     int spared, untried; /* meshes that were not tried: they cut sums; planning takes long */
     bool found, cuts;    /* the first one fits; it cuts sums */
     bool is_kept;        /* sizes were kept */
+    bool other_rates;    /* the rates are not those of the machine that the plan is for */
     double boundary;     /* seconds of the first one with "reduce": "boundary"; 0 = not known */
 };
 
