@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step in the accounting of another system. Instructions belong to the update, to the passes'
-// transfers of parameters, to exchanges of the data axis, or to none of these. Their bytes are
-// scaled to those that the system moves. Those that it does not overlap leave the walk, and their
-// time is added to the step.
+// transfers of parameters, to exchanges of the data axis, or to none of these, which the clock
+// walks. Bytes of the others are scaled to those that the system moves, and each has a queue of its
+// own. It takes its time beside the walk if the system overlaps it with computation, else after it.
 #include <math.h>
 
 #include "cost/private.h"
@@ -73,22 +73,15 @@ static void sum_bytes(struct account *a)
     }
 }
 
-static bool overlaps(const struct sw_accounting *by, enum class class)
-{
-    return class == CLASS_UPDATE     ? by->updates_overlap
-           : class == CLASS_MOVED    ? by->parameters_overlap
-           : class == CLASS_EXCHANGE ? by->exchanges_overlap
-                                     : true;
-}
-
 /* The update loads, computes and stores piece by piece: its longest part is its time. */
 static void add_update(const struct account *a, const double disk[2], double host,
                        struct sw_cost_added *out)
 {
-    const bool both = a->mesh->accounting->reads_overlap;
-    const double moves = both ? fmax(disk[0], disk[1]) : disk[0] + disk[1];
-    const enum sw_queue queue = a->mesh->states_on_disk ? SW_QUEUE_READ : SW_QUEUE_H2D;
-    out->seconds[moves >= host ? queue : SW_QUEUE_HOST] += fmax(moves, host);
+    const struct sw_accounting *by = a->mesh->accounting;
+    const double moves = by->reads_overlap ? fmax(disk[0], disk[1]) : disk[0] + disk[1];
+    const enum sw_queue tier = a->mesh->states_on_disk ? SW_QUEUE_READ : SW_QUEUE_H2D;
+    const enum sw_queue queue = moves >= host ? tier : SW_QUEUE_HOST;
+    (by->updates_overlap ? out->beside : out->alone)[queue] += fmax(moves, host);
 }
 
 void sw_cost_account(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
@@ -96,23 +89,25 @@ void sw_cost_account(const struct sw_plan *plan, const struct sw_cost_mesh *mesh
                      struct sw_cost_added *out)
 {
     struct account a = {.plan = plan, .program = &plan->programs[0], .mesh = mesh, .clock = clock};
+    const struct sw_accounting *by = mesh->accounting;
     double update[2] = {0, 0}, host = 0;
     sum_bytes(&a);
     for (int32_t i = 0; i < a.program->n_instrs; i++) {
         const struct sw_instr *instr = &a.program->instrs[i];
         const enum class class = class_of(&a, instr);
         const double scale = is_transfer(instr) ? scale_of(&a, class, is_out(instr)) : 0;
-        if (scale > 0) {
-            costs[i][0] = costs[i][1] =
-                sw_cost_disk(mesh, !is_out(instr), scale * (double)instr->bytes);
-        }
-        if (overlaps(mesh->accounting, class)) {
+        const struct sw_cost cost =
+            scale > 0 ? sw_cost_disk(mesh, !is_out(instr), scale * (double)instr->bytes)
+                      : costs[i][1];
+        if (class == CLASS_NONE) {
             continue;
         }
-        moved[i] = costs[i][1].seconds * (double)clock->instrs[i].runs;
+        moved[i] = cost.seconds * (double)clock->instrs[i].runs;
         costs[i][0] = costs[i][1] = (struct sw_cost){0};
-        if (class != CLASS_UPDATE) {
-            out->seconds[class == CLASS_MOVED ? SW_QUEUE_READ : SW_QUEUE_COMM] += moved[i];
+        if (class == CLASS_EXCHANGE) {
+            (by->exchanges_overlap ? out->beside : out->alone)[SW_QUEUE_COMM] += moved[i];
+        } else if (class == CLASS_MOVED) {
+            (by->parameters_overlap ? out->beside : out->alone)[instr->queue] += moved[i];
         } else if (instr->queue == SW_QUEUE_HOST) {
             host += moved[i];
         } else {

@@ -42,8 +42,8 @@ double sw_cost_efficiency(const struct sw_cluster *cluster, enum sw_dtype dtype,
     return share;
 }
 
-/* The output of a product says how many sums it has, and its FLOPs how long they are. A loss has
- * an output without dimensions; its product has the size of a vocabulary, which leaves nothing. */
+/* The output of a product says how many sums it has, and its FLOPs how long they are. A loss keeps
+ * nothing of its product, which has the size of a vocabulary and leaves nothing idle. */
 static double efficiency_of(const struct sw_cluster *cluster, const struct sw_program *program,
                             int32_t i, enum sw_dtype dtype, double flops)
 {
@@ -51,7 +51,8 @@ static double efficiency_of(const struct sw_cluster *cluster, const struct sw_pr
     struct sw_op_desc desc;
     sw_program_describe(program, i, &op, &desc);
     const struct sw_shape *out = &desc.out[0].shape;
-    const double all = out->rank > 1 ? (double)sw_shape_elems(out) : 0;
+    const bool is_loss = sw_op_has(desc.op, SW_TRAIT_LABELS);
+    const double all = out->rank > 1 && !is_loss ? (double)sw_shape_elems(out) : 0;
     if (all <= 0) {
         return 1;
     }
@@ -154,15 +155,22 @@ static sw_status walk(const struct sw_plan *plan, const struct sw_cost_mesh *mes
     return sw_clock_step(plan, &pace, out);
 }
 
-/* Adds the seconds of instructions that overlap nothing. */
+/* Work beside the walk lengthens it by what is left of the longest queue. */
 static void add(const struct sw_cost_added *added, const double *moved, int32_t n,
                 struct sw_clock_report *clock)
 {
+    int longest = 0;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        clock->seconds += added->seconds[q];
-        clock->part[q] += added->seconds[q];
-        clock->alone[q] += added->seconds[q];
-        clock->most += added->seconds[q];
+        longest = added->beside[q] > added->beside[longest] ? q : longest;
+        clock->alone[q] += added->alone[q] + added->beside[q];
+        clock->most += added->alone[q] + added->beside[q];
+    }
+    const double left = fmax(0, added->beside[longest] - clock->seconds);
+    clock->seconds += left;
+    clock->part[longest] += left;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        clock->seconds += added->alone[q];
+        clock->part[q] += added->alone[q];
         clock->bound = clock->part[q] > clock->part[clock->bound] ? (enum sw_queue)q : clock->bound;
     }
     for (int32_t i = 0; i < n; i++) {
@@ -182,7 +190,7 @@ static int32_t longest_of(const struct sw_program *program, const struct sw_cloc
     return longest;
 }
 
-/* Walks the step as planned to learn how often each instruction runs, and then in the accounting. */
+/* Walks the step as planned, to learn how often each instruction runs; then in the accounting. */
 static sw_status walk_in(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                          struct sw_cost (*costs)[2], struct sw_clock_report *out)
 {

@@ -8,8 +8,8 @@
 #include "plan/plan.h"
 #include "walk/walk.h"
 
-/* What a system moves and overlaps in a step, where it differs from the plan. The plan's
- * instructions stay: bytes are scaled, and queues that the system does not overlap are added. */
+/* The bytes that a system moves in a step, and what it overlaps. The plan's instructions stay, but
+ * their bytes are scaled, and the clock walks only what is not listed here. */
 struct sw_accounting {
     const char *name;
     bool rings; /* exchanges pass from neighbour to neighbour; else each rank sends to each other */

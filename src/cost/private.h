@@ -27,13 +27,14 @@ double sw_cost_disk_share(const struct sw_cluster *cluster);
 
 /* ---- account.c ---- */
 
-/* What an accounting adds to a step, by queue, in seconds. */
+/* Seconds that an accounting adds to a step, by queue: work that overlaps nothing, and work
+ * that overlaps computation as well as it can. */
 struct sw_cost_added {
-    double seconds[SW_QUEUE_COUNT];
+    double alone[SW_QUEUE_COUNT], beside[SW_QUEUE_COUNT];
 };
-/* Scales the costs as the mesh's accounting says, and moves the costs of what does not overlap
- * from the table to `moved`, [n_instrs], over all runs, and `out`. clock: a walk with the costs as
- * they are. */
+/* Scales the costs as the mesh's accounting says. Moves those of the update, of the passes'
+ * parameters and of exchanges from the table to `moved`, [n_instrs], over all runs, and `out`.
+ * clock: a walk with the costs as they are. */
 void sw_cost_account(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                      const struct sw_clock_report *clock, struct sw_cost (*costs)[2], double *moved,
                      struct sw_cost_added *out);
