@@ -682,12 +682,12 @@ static int count_ops(const struct sw_graph *g, enum sw_op_kind kind)
 /* A sublayer has 2 gathers and 2 sums over parts of the rows, or 2 sums. So have the embedding of
  * each stack and the head together 1 and 1 each. Logits are gathered for an output, and for a loss
  * with smoothing that is not made from parts. */
-static void check_counts(const struct model_case *c, const struct sw_ranks *ranks, int stacks,
+static void check_counts(const struct model_case *c, const struct ways *ways, int stacks,
                          const struct machine *m)
 {
-    const bool rows = ranks->rows;
+    const bool rows = ways->rows;
     const int n = 2 * c->sublayers + stacks + 1 + c->more;
-    const int logits = c->spec.want_logits || (c->spec.smoothing > 0 && !ranks->words);
+    const int logits = c->spec.want_logits || (c->spec.smoothing > 0 && !ways->words);
     assert_int_equal(m->n_gathers, rows ? n + logits : logits);
     assert_int_equal(m->n_scatters, rows ? n : 0);
     assert_int_equal(m->n_sums, rows ? 0 : n);
@@ -710,7 +710,7 @@ static void ranks_compute_what_one_computes(void **state)
                                  words && has_words && !smooths);
                 assert_int_equal(count_ops(m.g[0], SW_OP_CROSS_ENTROPY_MERGE), words && smooths);
                 if (cases[i].sublayers > 0) {
-                    check_counts(&cases[i], &ranks, stacks, &m);
+                    check_counts(&cases[i], &ways, stacks, &m);
                 }
                 close_machine(&m);
             }
