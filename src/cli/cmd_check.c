@@ -13,8 +13,7 @@ int sw_cmd_check(int argc, char **argv)
     int64_t ranks = 0;
     struct cli_device device = {0};
     const struct flag flags[] = {
-        {"--ranks", FLAG_INT, &ranks, "R",
-         "number of ranks (default: as recorded, or 1)", 0},
+        {"--ranks", FLAG_INT, &ranks, "R", "number of ranks (default: as recorded, or 1)", 0},
         CLI_DEVICE_FLAG(device.name),
         {"--set", FLAG_LIST, &sets, "KEY=VALUE",
          "edit the configuration of every run; may be repeated", 0},
