@@ -420,9 +420,8 @@ static void techniques_work_in_each_stage(void **state)
     }
 }
 
-/* Here the bits depend on the ranks along data. */
-/* Sums that leave the device have their norms taken in backward, before which all stages meet.
- * Messages go on meanwhile: the last stage takes some of the first one only afterwards. */
+/* Norms of sums that leave the device are taken in backward, before which all stages meet. Messages
+ * go on meanwhile. */
 static void messages_pass_while_stages_meet(void **state)
 {
     static const char *const schedules[] = {"1f1b", "zero-bubble", "interleaved"};
@@ -438,6 +437,7 @@ static void messages_pass_while_stages_meet(void **state)
     }
 }
 
+/* Here the bits depend on the ranks along data. */
 static void sums_of_ranks_are_exchanged_once_a_step(void **state)
 {
     static const struct job two = {
