@@ -649,13 +649,14 @@ static bool part_of_loss(struct pass *p, const struct sw_op_desc *desc, int lead
                          const struct sw_spread *cut, struct sw_op_part *part)
 {
     const int last_in = desc->op->n_in - 1, last_out = desc->op->n_out - 1;
-    const bool merges = desc->op->kind == SW_OP_LINEAR_CE_MERGE;
+    const bool of_words = desc->op->kind == SW_OP_LINEAR_CE_MERGE;
+    const bool merges = of_words || desc->op->kind == SW_OP_CROSS_ENTROPY_MERGE;
     struct sw_op op = *desc->op;
     struct sw_op_desc whole = *desc;
     whole.op = &op;
     whole.out[last_out].shape.rank = -1;
     if (merges) {
-        op.kind = SW_OP_LINEAR_CE;
+        op.kind = of_words ? SW_OP_LINEAR_CE : SW_OP_CROSS_ENTROPY;
         op.n_in--;
     }
     if (lead >= op.n_in || !sw_op_part(&whole, lead, cut, &p->ranks, part)) {
@@ -674,7 +675,7 @@ static bool part_of_tokens(struct pass *p, const struct sw_op *op, const struct 
                            int lead, const struct sw_spread *cut, struct sw_op_part *part)
 {
     const bool is_loss = op->kind == SW_OP_CROSS_ENTROPY || op->kind == SW_OP_LINEAR_CE ||
-                         op->kind == SW_OP_LINEAR_CE_MERGE;
+                         op->kind == SW_OP_LINEAR_CE_MERGE || op->kind == SW_OP_CROSS_ENTROPY_MERGE;
     if (!(is_loss ? part_of_loss(p, desc, lead, cut, part)
                   : sw_op_part(desc, lead, cut, &p->ranks, part))) {
         return false;
