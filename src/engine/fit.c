@@ -76,14 +76,6 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
     return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
 }
 
-/* True if the device can make a loss from parts of the vocabulary. */
-static bool merges_words(const struct sw_engine *e)
-{
-    struct sw_kernel_info info = {0};
-    sw_device_query(e->device, sw_graph_merge_example(), &info);
-    return info.supported;
-}
-
 /* Replaces a forward by what this rank of an axis computes of it. */
 static sw_status take_part(const struct sw_engine *e, struct sw_ranks ranks, struct sw_graph **g,
                            sw_value *loss)
@@ -109,7 +101,7 @@ static sw_status take_parts(const struct sw_engine *e, const struct recipe *r, s
     const struct sw_ranks tensor = {.axis = SW_AXIS_TENSOR,
                                     .rows = p->sequence_parallel,
                                     .next = cuts_tokens(r) ? (int)p->context : 1,
-                                    .words = merges_words(e)};
+                                    .words = true};
     const struct sw_ranks context = {.axis = SW_AXIS_CONTEXT, .tokens = true};
     SW_TRY(take_part(e, tensor, g, loss));
     return cuts_tokens(r) ? take_part(e, context, g, loss) : SW_OK;

@@ -215,9 +215,6 @@ struct sw_ranks {
     bool tokens;
 };
 
-/* The smallest LINEAR_CE_MERGE, to ask a device whether it has the kernel. */
-const struct sw_op_desc *sw_graph_merge_example(void);
-
 /*
  * sw_graph_part - makes the graph of one rank from a forward graph.
  *

@@ -446,25 +446,6 @@ static void merge_words(struct pass *p, const struct sw_op *op, const sw_value *
     }
 }
 
-const struct sw_op_desc *sw_graph_merge_example(void)
-{
-    enum { ROWS = 1, WORDS = 2, RANKS = 2 };
-    static const struct sw_op op = {.kind = SW_OP_LINEAR_CE_MERGE,
-                                    .attrs.linear_ce = {.chunk = 1, .whole = WORDS},
-                                    .n_in = 4,
-                                    .n_out = 3};
-    static const struct sw_op_desc desc = {
-        .op = &op,
-        .in = {{NULL, SW_F32, {.rank = 2, .dims = {ROWS, 1}}, {1, 1}},
-               {NULL, SW_F32, {.rank = 2, .dims = {1, 1}}, {1, 1}},
-               {NULL, SW_I32, {.rank = 1, .dims = {ROWS}}, {1}},
-               {NULL, SW_F32, {.rank = 2, .dims = {3 * RANKS, ROWS}}, {ROWS, 1}}},
-        .out = {{NULL, SW_F32, {.rank = 1, .dims = {ROWS}}, {1}},
-                {NULL, SW_F32, {.rank = 1, .dims = {ROWS}}, {1}},
-                {NULL, SW_F32, {.rank = 1, .dims = {ROWS}}, {1}}}};
-    return &desc;
-}
-
 /* The same for logits of which ranks have some classes. */
 static void merge_classes(struct pass *p, const struct sw_op *op, sw_value logits, sw_value labels)
 {
