@@ -63,7 +63,9 @@ struct sw_engine_config {
 
 /* The model: a path, or a forward function of your own. All other fields belong to a path. */
 struct sw_engine_model {
-    const char *path;    /* a Hugging Face folder, a config.json or a preset ("gpt2-tiny") */
+    /* A Hugging Face folder, a config.json, or a preset ("gpt2-tiny"). With plan.only also the text
+     * of a config.json, which begins with "{". */
+    const char *path;
     const char *adapter; /* adapter folder, written by PEFT or by a training; NULL = none */
     /* Tokens of the tokenizer. A preset gets a vocabulary of this size; that of any other model
      * must be at least as large. 0 = not known. */

@@ -143,6 +143,24 @@ SW_API sw_status sw_plan_cluster_size(struct sw_plan_cluster *cluster);
  */
 SW_API sw_status sw_plan_cluster_text(const struct sw_engine_options *options,
                                       const struct sw_plan_cluster *cluster, char **out);
+/* Runs that others published, with predictions for them: docs/clusters.md. */
+struct sw_plan_published {
+    const char *id;         /* a run, a group of runs, or "all" */
+    const char *accounting; /* instead of that of the run's group; NULL = that one */
+    bool ours;              /* predict in our own accounting, too */
+    bool json;
+};
+/*
+ * sw_plan_published_text - published figures beside predicted ones.
+ *
+ * missed       true if a judged run is outside of its tolerance, or has no prediction
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_ARG     there is no such run or accounting
+ * SW_E_IO, SW_E_CONFIG  the shipped file is missing or wrong
+ */
+SW_API sw_status sw_plan_published_text(const struct sw_plan_published *published, bool *missed,
+                                        char **out);
 /* Options of DeepSpeed's memory estimators for ZeRO 2 and 3: formulas that need no plan. */
 struct sw_estimate_options {
     const char *model; /* as for the engine, weights are not needed; NULL = use the next two */

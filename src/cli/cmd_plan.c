@@ -9,7 +9,7 @@
 #include "spillway/engine.h"
 #include "spillway/look.h"
 
-enum { OWN_FLAGS = 16, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+enum { OWN_FLAGS = 18, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
@@ -18,6 +18,7 @@ struct run {
     int64_t batch, stage, vocab, generate_tokens;
     const char *schedule;      /* a file, or "true"; NULL = not asked for */
     struct sw_plan_cluster on; /* name NULL: on this machine */
+    struct sw_plan_published published;
     /* owned: the edit for --stage; device: the one of --on; batch_text: the value of --batch */
     char *owned, *device, batch_text[32];
 };
@@ -45,8 +46,31 @@ static int show_difference(const struct command *command, const struct run *run,
     return fflush(stdout) != 0 ? CLI_REFUSED : same ? CLI_DONE : CLI_FAILED;
 }
 
+/* The exit status is 1 if a judged run is missed. */
+static int show_published(const struct command *command, const struct run *run, int argc)
+{
+    struct sw_plan_published wanted = run->published;
+    bool missed = false;
+    char *out = NULL;
+    if (argc > 3 + (wanted.accounting ? 2 : 0) + run->json) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--published takes no other options but --accounting and --json");
+    }
+    wanted.ours = true;
+    wanted.json = run->json;
+    if (sw_plan_published_text(&wanted, &missed, &out) < 0) {
+        return cli_error(command, CLI_REFUSED);
+    }
+    printf("%s", out);
+    sw_text_free(out);
+    return fflush(stdout) != 0 ? CLI_REFUSED : missed ? CLI_FAILED : CLI_DONE;
+}
+
 static int check(const struct command *command, const struct run *run)
 {
+    if (run->published.accounting) {
+        return cli_fail(command, CLI_REFUSED, "--accounting needs --published");
+    }
     if (!run->train.o.model || run->batch == 0 || ranks_of(run) > MOST_RANKS) {
         return cli_fail(command, CLI_REFUSED,
                         "--model, --batch >= 1 and --ranks <= %d are required; see --help",
@@ -332,6 +356,14 @@ static int make_table(struct run *run, struct flag *out)
          "plan for a cluster that need not be there, by name or file: see docs/clusters.md", 0},
         {"--nodes", FLAG_INT, &run->on.nodes, "N",
          "nodes of --on (default: as many as --ranks needs, or 1)", 0},
+        {"--published", FLAG_TEXT, &run->published.id, "ID",
+         "compare predictions with runs that others published: a run, a group, or all; exit status "
+         "1 if a judged one is missed",
+         0},
+        {"--accounting", FLAG_TEXT, &run->published.accounting, "NAME",
+         "bytes and overlap that --published counts: ours, or another system's (default: that of "
+         "the group)",
+         0},
         {"--predict", FLAG_BOOL, &run->predict, NULL,
          "estimate a step's time; measures this machine and its disk for some seconds", 0},
         {"--schedule", FLAG_SWITCH, &run->schedule, "[FILE.svg]",
@@ -369,7 +401,7 @@ int sw_cmd_plan(int argc, char **argv)
     cli_train_init(&run.train);
     const struct command command = {
         "plan",
-        "--model M [--ranks R] [--stage S] [..] | --diff A B [--json]",
+        "--model M [--ranks R] [--stage S] [..] | --diff A B [--json] | --published ID",
         "Prints the instructions, bytes per tier, FLOPs and the peak of a training step; with "
         "--ranks "
         "or --stage,\nwhat a rank holds and sends at ZeRO stages 0 to 3, side by side. Takes all "
@@ -380,10 +412,14 @@ int sw_cmd_plan(int argc, char **argv)
         "--model llama-3.1-8b --ranks 8 --summary\n"
         "--model gpt2 --on dgx2-v100 --nodes 2\n"
         "--model org/name --device-memory 8G --summary --predict\n"
-        "--diff a.json b.json\n"};
+        "--diff a.json b.json\n"
+        "--published v100-512-zero-infinity-20T\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && run.diff.n > 0) {
         status = show_difference(&command, &run, argc);
+    }
+    if (status < 0 && run.published.id) {
+        status = show_published(&command, &run, argc);
     }
     status = status < 0 ? check(&command, &run) : status;
     if (status < 0 && !add_edits(&run)) {

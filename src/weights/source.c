@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources of a model: a folder, a file or a preset. Reads the description and opens the model for
 // the requested task. values.c reads the weights once there is a plan.
+#include <string.h>
 #include <sys/stat.h>
 
 #include "weights/private.h"
@@ -41,6 +42,11 @@ static sw_status read_model(const struct sw_engine_options *o, struct sw_json_do
                             bool *out_folder)
 {
     struct stat st;
+    if (*o->model.path == '{') { /* the text itself, for plans */
+        *out_folder = false;
+        return sw_json_parse("the model", o->model.path, strlen(o->model.path), SW_JSON_STRICT,
+                             out);
+    }
     SW_TRY(sw_model_check_path(o->model.path));
     if (sw_model_is_preset(o->model.path) && stat(o->model.path, &st) != 0) {
         *out_folder = false;

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+// Published runs beside what is predicted for them, in their own accounting and in ours.
+#include "look/published.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json/json.h"
+#include "spillway/look.h"
+
+/* A run and its predictions. Those that are not there have a reason. */
+struct result {
+    const struct pub_run *run;
+    struct pub_prediction theirs, ours;
+    char why[2][512]; /* by accounting: why there is no prediction; "" = there is one */
+    double error;     /* predicted over published, less 1; of a range, beyond its end */
+    bool is_judged, is_met;
+};
+
+struct report {
+    const struct sw_plan_published *wanted;
+    const struct pub_file *file;
+    const struct sw_accounting *accounting; /* instead of each group's own */
+    bool has_accounting;
+    struct result *results;
+    int n;
+};
+
+/* ---- results ---- */
+
+static double error_of(const struct pub_run *run, double tflops)
+{
+    const double nearest = fmin(fmax(tflops, run->tflops[0]), run->tflops[1]);
+    return run->tflops[0] > 0 ? tflops / nearest - 1 : 0;
+}
+
+static void predict(const struct report *r, struct result *out)
+{
+    const struct pub_run *run = out->run;
+    const struct sw_accounting *theirs = r->has_accounting ? r->accounting : run->group->accounting;
+    const struct sw_accounting *by[2] = {theirs, NULL};
+    struct pub_prediction *to[2] = {&out->theirs, &out->ours};
+    for (int k = 0; k < 2; k++) {
+        if (k == 1 && !r->wanted->ours) {
+            snprintf(out->why[k], sizeof out->why[k], "not asked for");
+        } else if (sw_published_predict(run, by[k], NULL, to[k]) < 0) {
+            snprintf(out->why[k], sizeof out->why[k], "%s", sw_error_message());
+        }
+    }
+    const bool is_there = !*out->why[0];
+    out->is_judged = run->judge != PUB_INFORMATIVE;
+    out->error = is_there ? error_of(run, out->theirs.tflops) : 0;
+    out->is_met =
+        run->judge == PUB_FITS ? !*out->why[1] : is_there && fabs(out->error) <= run->tolerance;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
+    return (x > y) - (x < y);
+}
+
+/* Median and largest error of the judged runs of a group; false: none of them has a prediction. */
+static bool errors_of(const struct report *r, const struct pub_group *group, double *median,
+                      double *worst)
+{
+    enum { MOST = 256 };
+    double errors[MOST];
+    int n = 0;
+    for (int i = 0; i < r->n && n < MOST; i++) {
+        const struct result *one = &r->results[i];
+        if (one->run->group == group && one->run->judge == PUB_JUDGED && !*one->why[0]) {
+            errors[n++] = one->error;
+        }
+    }
+    if (n == 0) {
+        return false;
+    }
+    qsort(errors, (size_t)n, sizeof *errors, by_size);
+    *median = n % 2 ? fabs(errors[n / 2]) : (fabs(errors[n / 2 - 1]) + fabs(errors[n / 2])) / 2;
+    *worst = fabs(errors[n - 1]);
+    return true;
+}
+
+/* ---- text ---- */
+
+static void print_published(const struct pub_run *run, struct sw_str *out)
+{
+    char text[48] = "-";
+    if (run->tflops[1] >= 1000) {
+        snprintf(text, sizeof text, ">= %.4g", run->tflops[0]);
+    } else if (run->tflops[1] > run->tflops[0]) {
+        snprintf(text, sizeof text, "%.4g-%.4g", run->tflops[0], run->tflops[1]);
+    } else if (run->tflops[0] > 0) {
+        snprintf(text, sizeof text, "%.4g", run->tflops[0]);
+    }
+    sw_str_printf(out, "%10s", text);
+}
+
+static const char *verdict_of(const struct result *one)
+{
+    return !one->is_judged ? "" : one->is_met ? "met" : "MISSED";
+}
+
+static void print_row(const struct result *one, struct sw_str *out)
+{
+    const struct pub_run *run = one->run;
+    sw_str_printf(out, "%-32s", run->id);
+    print_published(run, out);
+    if (*one->why[0]) {
+        sw_str_printf(out, " %10s %8s %10s %-8s %s\n", "-", "-", "-", "-", verdict_of(one));
+        return;
+    }
+    sw_str_printf(out, " %10.1f", one->theirs.tflops);
+    if (run->tflops[0] > 0) {
+        sw_str_printf(out, " %+7.1f%%", 100 * one->error);
+    } else {
+        sw_str_printf(out, " %8s", "-");
+    }
+    if (*one->why[1]) {
+        sw_str_printf(out, " %10s", "-");
+    } else {
+        sw_str_printf(out, " %10.1f", one->ours.tflops);
+    }
+    sw_str_printf(out, " %-8s %s\n", sw_queue_name(one->theirs.bound), verdict_of(one));
+}
+
+static void print_tiers(const struct pub_prediction *p, struct sw_str *out)
+{
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        if (p->bytes[t] > 0) {
+            sw_str_printf(out, "  %-6s %16zu bytes of %zu%s\n", sw_tier_name((enum sw_tier)t),
+                          p->bytes[t], p->there[t],
+                          p->bytes[t] > p->there[t] ? ": does not fit" : "");
+        }
+    }
+}
+
+static void print_prediction(const char *name, const struct pub_prediction *p, const char *why,
+                             struct sw_str *out)
+{
+    if (*why) {
+        sw_str_printf(out, "in the accounting %s: %s\n", name, why);
+        return;
+    }
+    sw_str_printf(out,
+                  "in the accounting %s: %.2f TFLOP/s a device, bound by %s; a step takes %.3f s",
+                  name, p->tflops, sw_queue_name(p->bound), p->seconds);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (p->part[q] > 0) {
+            sw_str_printf(out, "%s%s %.3f s", q > 0 ? ", waits for " : ": ",
+                          sw_queue_name((enum sw_queue)q), p->part[q]);
+        }
+    }
+    sw_str_putc(out, '\n');
+    print_tiers(p, out);
+}
+
+static void print_fitted(const struct result *one, struct sw_str *out)
+{
+    const struct pub_fitted *f = &one->run->group->fitted;
+    const struct pub_prediction *p = &one->theirs;
+    if (f->sustained > 0) {
+        sw_str_printf(out, "fitted: sustained_share %.4g; the cluster's file has %.4g (%s)\n",
+                      f->sustained, p->sustained.value, sw_figure_kind_name(p->sustained.kind));
+    }
+    if (f->reached > 0) {
+        sw_str_printf(out,
+                      "fitted: reached_share %.4g of the links between nodes; the cluster's file "
+                      "has %.4g\n",
+                      f->reached, p->reached.kind ? p->reached.value : 1);
+    }
+    if (f->tokens > 0) {
+        sw_str_printf(out, "fitted: %.0f tokens a step, which are not published\n", f->tokens);
+    }
+}
+
+static void print_details(const struct report *r, const struct result *one, struct sw_str *out)
+{
+    const struct pub_run *run = one->run;
+    const struct sw_accounting *by = r->has_accounting ? r->accounting : run->group->accounting;
+    sw_str_printf(out, "\n%lld devices on %lld node%s of %s\n", (long long)run->devices,
+                  (long long)run->nodes, run->nodes == 1 ? "" : "s", run->cluster);
+    print_prediction(by ? by->name : "ours", &one->theirs, one->why[0], out);
+    if (by && r->wanted->ours) {
+        print_prediction("ours", &one->ours, one->why[1], out);
+    }
+    print_fitted(one, out);
+    if (one->theirs.assumed.len > 2) {
+        sw_str_printf(out, "not published, and assumed: %.*s\n", (int)one->theirs.assumed.len - 2,
+                      one->theirs.assumed.ptr);
+    }
+    sw_str_printf(out, "published: %s%s%s%s\nsource: %s\n", run->reading, run->says ? "; " : "",
+                  run->says ? run->says : "", "", run->source);
+    if (run->note) {
+        sw_str_printf(out, "note: %s\n", run->note);
+    }
+}
+
+static void print_groups(const struct report *r, struct sw_str *out)
+{
+    for (int g = 0; g < r->file->n_groups; g++) {
+        const struct pub_group *group = &r->file->groups[g];
+        double median, worst;
+        if (group->worst > 0 && errors_of(r, group, &median, &worst)) {
+            sw_str_printf(out,
+                          "%-18s median error %4.1f%% of %4.1f%%, worst %4.1f%% of %4.1f%%: %s\n",
+                          group->name, 100 * median, 100 * group->median, 100 * worst,
+                          100 * group->worst, group->about);
+        }
+    }
+}
+
+static void print_text(const struct report *r, struct sw_str *out)
+{
+    sw_str_printf(out, "%-32s%10s %10s %8s %10s %-8s\n", "TFLOP/s of a device", "published",
+                  "predicted", "error", "ours", "bound");
+    for (int i = 0; i < r->n; i++) {
+        print_row(&r->results[i], out);
+    }
+    if (r->n == 1) {
+        print_details(r, &r->results[0], out);
+    } else {
+        sw_str_putc(out, '\n');
+        print_groups(r, out);
+    }
+}
+
+/* ---- JSON ---- */
+
+static void put_text(const char *before, const char *text, struct sw_str *out)
+{
+    sw_str_puts(out, before);
+    if (text) {
+        sw_json_write_string(text, strlen(text), out);
+    } else {
+        sw_str_puts(out, "null");
+    }
+}
+
+static void put_number(const char *before, double x, struct sw_str *out)
+{
+    sw_str_puts(out, before);
+    sw_json_write_f64(x, out);
+}
+
+static void put_prediction(const char *key, const struct pub_prediction *p, const char *why,
+                           struct sw_str *out)
+{
+    sw_str_printf(out, ",\"%s\":{", key);
+    if (*why) {
+        put_text("\"refused\":", why, out);
+    } else {
+        put_number("\"step_seconds\":", p->seconds, out);
+        put_number(",\"tflops_per_device\":", p->tflops, out);
+        put_text(",\"bound\":", sw_queue_name(p->bound), out);
+        for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+            put_text(q > 0 ? "," : ",\"of_step\":{", sw_queue_name((enum sw_queue)q), out);
+            put_number(":", p->part[q], out);
+        }
+        sw_str_putc(out, '}');
+        sw_str_printf(out, ",\"fits\":%s", p->fits ? "true" : "false");
+        put_text(",\"assumed\":", sw_str_text(&p->assumed), out);
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)t), p->bytes[t]);
+        }
+    }
+    sw_str_putc(out, '}');
+}
+
+static void put_result(const struct result *one, struct sw_str *out)
+{
+    const struct pub_run *run = one->run;
+    static const char *const judges[] = {"judged", "range", "fits", "informative"};
+    put_text("{\"id\":", run->id, out);
+    put_text(",\"group\":", run->group->name, out);
+    put_text(",\"judge\":", judges[run->judge], out);
+    put_number(",\"published\":[", run->tflops[0], out);
+    put_number(",", run->tflops[1], out);
+    sw_str_putc(out, ']');
+    put_prediction("predicted", &one->theirs, one->why[0], out);
+    put_prediction("ours", &one->ours, one->why[1], out);
+    put_number(",\"error\":", one->error, out);
+    sw_str_printf(out, ",\"met\":%s}", one->is_met ? "true" : "false");
+}
+
+static void print_json(const struct report *r, struct sw_str *out)
+{
+    sw_str_puts(out, "{\"runs\":[");
+    for (int i = 0; i < r->n; i++) {
+        sw_str_puts(out, i > 0 ? "," : "");
+        put_result(&r->results[i], out);
+    }
+    sw_str_puts(out, "],\"groups\":{");
+    const char *before = "";
+    for (int g = 0; g < r->file->n_groups; g++) {
+        const struct pub_group *group = &r->file->groups[g];
+        double median, worst;
+        if (errors_of(r, group, &median, &worst)) {
+            put_text(before, group->name, out);
+            put_number(":{\"median_error\":", median, out);
+            put_number(",\"worst_error\":", worst, out);
+            sw_str_putc(out, '}');
+            before = ",";
+        }
+    }
+    sw_str_puts(out, "}}\n");
+}
+
+/* ---- entry point ---- */
+
+static bool is_wanted(const struct pub_run *run, const char *id)
+{
+    return strcmp(id, "all") == 0 || strcmp(id, run->id) == 0 || strcmp(id, run->group->name) == 0;
+}
+
+static sw_status find_runs(struct report *r)
+{
+    const struct pub_file *f = r->file;
+    r->results = sw_alloc_zero("look", (size_t)f->n_runs + 1, sizeof *r->results);
+    SW_TRY_ALLOC(r->results, "published runs");
+    for (int i = 0; i < f->n_runs; i++) {
+        if (is_wanted(&f->runs[i], r->wanted->id)) {
+            r->results[r->n++].run = &f->runs[i];
+        }
+    }
+    if (r->n > 0) {
+        return SW_OK;
+    }
+    const char **names = sw_alloc("look", ((size_t)f->n_runs + 1) * sizeof *names);
+    SW_TRY_ALLOC(names, "published runs");
+    for (int i = 0; i < f->n_runs; i++) {
+        names[i] = f->runs[i].id;
+    }
+    const char *nearest = sw_nearest(r->wanted->id, names, (size_t)f->n_runs);
+    const sw_status st =
+        SW_FAIL(SW_E_ARG,
+                "no published run \"%.80s\"%s%s%s; wanted the id of a run, a group, or \"all\"; %s "
+                "has them",
+                r->wanted->id, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
+                nearest ? "\"" : "", f->path);
+    sw_free(names);
+    return st;
+}
+
+static sw_status report(struct report *r, bool *missed, struct sw_str *out)
+{
+    if (r->has_accounting) {
+        SW_TRY(sw_published_accounting(r->file, r->wanted->accounting, &r->accounting));
+    }
+    SW_TRY(find_runs(r));
+    *missed = false;
+    for (int i = 0; i < r->n; i++) {
+        predict(r, &r->results[i]);
+        *missed |= r->results[i].is_judged && !r->results[i].is_met;
+    }
+    (r->wanted->json ? print_json : print_text)(r, out);
+    return SW_OK;
+}
+
+sw_status sw_plan_published_text(const struct sw_plan_published *wanted, bool *missed, char **out)
+{
+    struct pub_file *file = NULL;
+    struct sw_str text = {0};
+    SW_TRY_OPTIONS(wanted);
+    SW_TRY_OPTIONS(wanted->id);
+    SW_TRY(sw_published_open(&file));
+    struct report r = {
+        .wanted = wanted, .file = file, .has_accounting = wanted->accounting != NULL};
+    sw_status st = report(&r, missed, &text);
+    for (int i = 0; i < r.n; i++) {
+        sw_str_fini(&r.results[i].theirs.assumed);
+        sw_str_fini(&r.results[i].ours.assumed);
+    }
+    sw_free(r.results);
+    sw_published_close(file);
+    if (st >= 0 && text.failed) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
+    }
+    if (st < 0) {
+        sw_str_fini(&text);
+        return st;
+    }
+    *out = text.ptr;
+    return SW_OK;
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that others published, as share/published.json has them. Private to this folder.
+#pragma once
+
+#include "cluster/cluster.h"
+#include "cost/cost.h"
+
+enum pub_judge { PUB_JUDGED, PUB_RANGE, PUB_FITS, PUB_INFORMATIVE };
+
+struct pub_accounting {
+    const char *about;
+    struct sw_accounting is;
+};
+
+/* Numbers that were chosen so that the group's judged runs are met best. 0 = not fitted. */
+struct pub_fitted {
+    double sustained, reached; /* share of products; share of the network that exchanges reach */
+    double tokens;             /* of a step */
+};
+
+struct pub_group {
+    const char *name, *about;
+    const struct sw_accounting *accounting; /* NULL = ours */
+    struct pub_fitted fitted;
+    double median, worst; /* errors that are allowed; 0 = nothing in it is judged together */
+};
+
+/* Numbers that are 0, and texts that are NULL, are not published. */
+struct pub_model {
+    int64_t layers, hidden, heads, seq_len, vocab;
+    double parameters;
+};
+struct pub_setup {
+    const char *dtype, *states, *parameters, *checkpoints, *recompute;
+    double rows; /* samples per device and micro-batch */
+    int64_t stage, tensor, pipe, micro_batches, micro_batch, global_batch, drives, chunks;
+    bool sequence_parallel;
+};
+struct pub_run {
+    const char *id, *cluster, *says, *reading, *source, *note;
+    const struct pub_group *group;
+    int64_t devices, nodes;
+    struct pub_model model;
+    struct pub_setup setup;
+    double tflops[2];   /* of a device; two that differ are a range; 0 = not published */
+    bool by_parameters; /* they count 8 FLOPs a parameter and token; else GPT's formula */
+    int judge;          /* enum pub_judge */
+    double tolerance;
+    int line;
+};
+
+struct pub_file {
+    const char *path;
+    struct sw_json_doc *doc; /* has the texts */
+    struct sw_arena arena;
+    struct pub_accounting *accountings;
+    struct pub_group *groups;
+    struct pub_run *runs;
+    int n_accountings, n_groups, n_runs;
+};
+
+/* Reads the shipped file. SW_E_IO: there is none. SW_E_CONFIG: names line and key. */
+sw_status sw_published_open(struct pub_file **out);
+/* The same for text. */
+sw_status sw_published_parse(const char *name, const char *text, size_t len, struct pub_file **out);
+void sw_published_close(struct pub_file *file);
+/* SW_E_ARG: there is none of that name; lists those that there are. *out NULL = ours. */
+sw_status sw_published_accounting(const struct pub_file *file, const char *name,
+                                  const struct sw_accounting **out);
+
+/* ---- published_plan.c: what is predicted for a run ---- */
+
+struct pub_prediction {
+    double seconds, tflops;      /* of a step; of a device, by the run's own count */
+    double part[SW_QUEUE_COUNT]; /* seconds of the step: computation, and waits for each queue */
+    enum sw_queue bound;
+    size_t bytes[SW_TIER_COUNT], there[SW_TIER_COUNT]; /* of a rank */
+    bool fits;
+    struct pub_model model; /* with what was assumed */
+    double rows;            /* samples per device and micro-batch */
+    int64_t micro_batches;
+    struct sw_figure sustained, reached; /* of the cluster's file */
+    struct sw_str assumed;               /* what was assumed, in words */
+};
+/*
+ * Plans and walks a run. accounting NULL: ours. as: instead of the group's fitted numbers; NULL =
+ * these. out->assumed is the caller's, also after a failure.
+ *
+ * SW_E_UNSUP   the run has something that is not simulated; the message names it
+ */
+sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
+                               const struct pub_fitted *as, struct pub_prediction *out);
+/* FLOPs of a step by the run's own count, for so many samples. */
+double sw_published_flops(const struct pub_run *run, const struct pub_model *model, double samples);

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans and walks a published run on its cluster. What the run does not say is assumed by fixed
+// rules, and said.
+#include <math.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "look/published.h"
+#include "spillway/comm.h"
+
+enum { HEAD = 128, WIDTH_STEP = 1024, TOKENS = 1024, VOCAB = 51200 };
+
+/* ---- what is not published ---- */
+
+/* GPT models of this size have about as many layers as a width has heads of 128. */
+static void assume_shape(struct pub_model *m, struct sw_str *assumed)
+{
+    if (m->layers > 0 && m->hidden > 0) {
+        return;
+    }
+    const double width = cbrt(m->parameters * HEAD / 12);
+    m->hidden = (int64_t)fmax(WIDTH_STEP, floor(width / WIDTH_STEP) * WIDTH_STEP);
+    m->layers =
+        (int64_t)fmax(1, floor(m->parameters / (12 * (double)m->hidden * (double)m->hidden) + 0.5));
+    sw_str_printf(assumed, "%lld layers of width %lld; ", (long long)m->layers,
+                  (long long)m->hidden);
+}
+
+static struct pub_model assume_model(const struct pub_run *run, struct sw_str *assumed)
+{
+    struct pub_model m = run->model;
+    assume_shape(&m, assumed);
+    if (m.heads == 0) {
+        m.heads = m.hidden / HEAD;
+        sw_str_printf(assumed, "%lld heads; ", (long long)m.heads);
+    }
+    if (m.seq_len == 0) {
+        m.seq_len = TOKENS;
+        sw_str_printf(assumed, "%d tokens; ", TOKENS);
+    }
+    if (m.vocab == 0) {
+        m.vocab = VOCAB;
+        sw_str_printf(assumed, "a vocabulary of %d; ", VOCAB);
+    }
+    return m;
+}
+
+static int64_t cuts_of(const struct pub_setup *s)
+{
+    return sw_max_i64(1, s->tensor) * sw_max_i64(1, s->pipe);
+}
+
+/* Samples per device and micro-batch, and micro-batches of a replica. False: they follow from
+ * nothing. */
+static bool find_batch(const struct pub_run *run, const struct pub_fitted *fitted,
+                       struct pub_prediction *p)
+{
+    const struct pub_setup *s = &run->setup;
+    const double cuts = (double)cuts_of(s), replicas = (double)run->devices / cuts;
+    p->rows = s->rows;
+    p->micro_batches = sw_max_i64(1, s->micro_batches);
+    if (s->rows == 0 && fitted->tokens > 0) {
+        p->rows = fmax(1, floor(fitted->tokens / (double)p->model.seq_len + 0.5));
+        sw_str_printf(&p->assumed, "%.0f tokens a step, fitted; ", fitted->tokens);
+    } else if (s->rows == 0 && s->global_batch > 0) {
+        const double batch = (double)s->global_batch / replicas;
+        const double each = s->micro_batch > 0 ? (double)s->micro_batch : batch;
+        p->rows = each / cuts;
+        p->micro_batches = (int64_t)fmax(1, batch / each);
+    }
+    return p->rows > 0;
+}
+
+/* Who counts 8 FLOPs a parameter and token recomputes the forward. */
+static bool recomputes(const struct pub_run *run)
+{
+    return run->setup.recompute || run->by_parameters;
+}
+
+static sw_status check(const struct pub_run *run)
+{
+    const struct pub_setup *s = &run->setup;
+    if (s->pipe > 1 || s->sequence_parallel) {
+        return SW_FAIL(SW_E_UNSUP, "%s: %s is not simulated yet", run->id,
+                       s->pipe > 1 ? "a pipeline" : "a sequence parallel region");
+    }
+    if (run->model.parameters <= 0 && run->model.layers == 0) {
+        return SW_FAIL(SW_E_UNSUP, "%s: the model is not published", run->id);
+    }
+    return SW_OK;
+}
+
+double sw_published_flops(const struct pub_run *run, const struct pub_model *m, double samples)
+{
+    const double s = (double)m->seq_len, h = (double)m->hidden, l = (double)m->layers;
+    return run->by_parameters
+               ? 8 * m->parameters * samples * s
+               : 96 * samples * s * l * h * h * (1 + s / (6 * h) + (double)m->vocab / (16 * l * h));
+}
+
+/* ---- the plan ---- */
+
+static bool is(const char *text, const char *word)
+{
+    return text && strcmp(text, word) == 0;
+}
+
+static void put_tier(const char *key, const char *where, struct sw_str *out)
+{
+    if (is(where, "host") || is(where, "nvme")) {
+        sw_str_printf(out, ",\"%s\":{\"device\":\"%s\"%s}", key, is(where, "host") ? "cpu" : where,
+                      is(where, "nvme") ? ",\"nvme_path\":\"/nvme\"" : "");
+    }
+}
+
+static void write_config(const struct pub_run *run, const struct pub_prediction *p, bool budgets,
+                         struct sw_str *out)
+{
+    const struct pub_setup *s = &run->setup;
+    sw_str_printf(out,
+                  "{\"train_micro_batch_size_per_gpu\":%.0f,\"gradient_accumulation_steps\":%lld,"
+                  "\"%s\":{\"enabled\":true},\"optimizer\":{\"type\":\"AdamW\",\"params\":"
+                  "{\"lr\":0.0001}},\"activation_checkpointing\":{\"cpu_checkpointing\":%s},"
+                  "\"zero_optimization\":{\"stage\":%lld",
+                  fmax(1, p->rows * (double)cuts_of(s)), (long long)p->micro_batches,
+                  is(s->dtype, "bf16") ? "bf16" : "fp16",
+                  is(s->checkpoints, "host") ? "true" : "false", (long long)s->stage);
+    put_tier("offload_optimizer", s->states, out);
+    put_tier("offload_param", s->stage == 3 ? s->parameters : NULL, out);
+    sw_str_printf(out, "},\"spillway\":{\"recompute\":\"%s\",\"mesh\":{\"tensor\":%lld}",
+                  recomputes(run) ? "blocks" : "none", (long long)sw_max_i64(1, s->tensor));
+    sw_str_puts(out, budgets ? "}}"
+                             : ",\"device_memory\":null,\"host_memory\":null,"
+                               "\"nvme_space\":null}}");
+}
+
+static void write_model(const struct pub_model *m, struct sw_str *out)
+{
+    sw_str_printf(out,
+                  "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],"
+                  "\"activation_function\":\"gelu_new\",\"n_layer\":%lld,\"n_embd\":%lld,"
+                  "\"n_head\":%lld,\"n_positions\":%lld,\"vocab_size\":%lld,\"attn_pdrop\":0,"
+                  "\"resid_pdrop\":0,\"embd_pdrop\":0}",
+                  (long long)m->layers, (long long)m->hidden, (long long)m->heads,
+                  (long long)m->seq_len, (long long)m->vocab);
+}
+
+static sw_status open_engine(const struct pub_run *run, const struct pub_prediction *p,
+                             bool budgets, sw_comm *comm, sw_engine **out)
+{
+    struct sw_str config = {0}, model = {0}, device = {0};
+    write_config(run, p, budgets, &config);
+    write_model(&p->model, &model);
+    sw_str_printf(&device, "sim:%s", run->cluster);
+    const bool failed = config.failed || model.failed || device.failed;
+    const struct sw_engine_options o = {.config.text = config.ptr,
+                                        .model.path = model.ptr,
+                                        .inputs.seq_len = p->model.seq_len,
+                                        .run = {.comm = comm, .device = device.ptr},
+                                        .train = {.wanted = true, .no_dropout = true},
+                                        .plan.only = true};
+    const sw_status st = failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a published run")
+                                : sw_initialize(&o, out);
+    sw_str_fini(&config);
+    sw_str_fini(&model);
+    sw_str_fini(&device);
+    return st;
+}
+
+/* ---- the step ---- */
+
+static void fit_cluster(const struct pub_run *run, const struct pub_fitted *fitted,
+                        struct sw_cluster *c, struct pub_prediction *p)
+{
+    p->sustained = c->device.sustained;
+    for (int i = 0; i < c->n_links; i++) {
+        struct sw_cluster_link *link = &c->links[i];
+        if (link->joint == SW_JOINT_NODES && fitted->reached > 0) {
+            p->reached = link->reached;
+            link->reached =
+                (struct sw_figure){fitted->reached, SW_FIGURE_FITTED, "published runs", 0};
+        }
+    }
+    if (fitted->sustained > 0) {
+        c->device.sustained.value = fitted->sustained;
+    }
+    for (int i = 0; i < c->n_disks && run->setup.drives > 0; i++) {
+        c->disks[i].count.value = (double)run->setup.drives;
+    }
+}
+
+static void find_tiers(const struct sw_engine_facts *f, struct pub_prediction *p)
+{
+    const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f->device->memory_bytes,
+                                         [SW_TIER_HOST] = f->device->host_bytes,
+                                         [SW_TIER_DISK] = f->device->disk_bytes};
+    p->fits = true;
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        p->bytes[t] = f->plan->tier_bytes[t];
+        p->there[t] = there[t];
+        p->fits &= p->bytes[t] <= there[t];
+    }
+}
+
+static sw_status walk(const struct pub_run *run, const struct sw_accounting *accounting,
+                      const struct sw_cluster *c, sw_engine *e, struct pub_prediction *p)
+{
+    const struct sw_engine_facts f = sw_engine_facts(e);
+    const struct sw_cost_mesh mesh = {.cluster = c,
+                                      .ranks = run->devices,
+                                      .accounting = accounting,
+                                      .parameters = run->model.parameters,
+                                      .states_on_disk = is(run->setup.states, "nvme"),
+                                      .parameters_on_disk = is(run->setup.parameters, "nvme")};
+    struct sw_clock_report clock;
+    find_tiers(&f, p);
+    SW_TRY(sw_cost_step(f.plan, &mesh, &clock));
+    const double samples = p->rows * (double)run->devices * (double)p->micro_batches;
+    p->seconds = clock.seconds;
+    p->bound = clock.bound;
+    memcpy(p->part, clock.part, sizeof p->part);
+    p->tflops =
+        sw_published_flops(run, &p->model, samples) / clock.seconds / (double)run->devices / 1e12;
+    sw_free(clock.instrs);
+    return SW_OK;
+}
+
+/* In another accounting the plan has no budgets: that system's memory is not ours. */
+static sw_status predict(const struct pub_run *run, const struct sw_accounting *accounting,
+                         const struct sw_cluster *c, struct pub_prediction *p)
+{
+    sw_comm *comm = NULL;
+    sw_engine *e = NULL;
+    SW_TRY(sw_comm_open(&(struct sw_transport){.size = (int)run->devices}, &comm));
+    sw_status st = open_engine(run, p, !accounting, comm, &e);
+    st = st < 0 ? st : walk(run, accounting, c, e, p);
+    sw_close(e);
+    sw_comm_close(comm, st < 0);
+    return st;
+}
+
+sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
+                               const struct pub_fitted *as, struct pub_prediction *out)
+{
+    const struct pub_fitted *fitted = as ? as : &run->group->fitted;
+    struct sw_cluster *c = NULL;
+    *out = (struct pub_prediction){0};
+    SW_TRY(check(run));
+    out->model = assume_model(run, &out->assumed);
+    if (!find_batch(run, fitted, out)) {
+        return SW_FAIL(SW_E_UNSUP, "%s: the batch is not published", run->id);
+    }
+    if (!run->setup.recompute && recomputes(run)) {
+        sw_str_puts(&out->assumed, "all blocks are recomputed; ");
+    }
+    SW_TRY(sw_cluster_open(run->cluster, &c));
+    fit_cluster(run, fitted, c, out);
+    const sw_status st = predict(run, accounting, c, out);
+    sw_cluster_close(c);
+    return st;
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+// SLOW SPILLWAY_PUBLISHED=all
+// Published runs: their file, formulas that meet them, and predictions. The slow test predicts all
+// judged runs that can be, and shows that the fitted numbers are the best ones.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json/json.h"
+#include "look/published.h"
+#include "spillway/look.h"
+#include "support/test.h"
+
+enum { MOST_RUNS = 128 };
+
+static struct pub_file *open_file(void)
+{
+    struct pub_file *file = NULL;
+    if (sw_published_open(&file) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return file;
+}
+
+static const struct pub_run *find(const struct pub_file *file, const char *id)
+{
+    for (int i = 0; i < file->n_runs; i++) {
+        if (strcmp(file->runs[i].id, id) == 0) {
+            return &file->runs[i];
+        }
+    }
+    fail_msg("no run %s", id);
+    return NULL;
+}
+
+static bool is_judged_in(const struct pub_run *run, const char *group)
+{
+    return run->judge == PUB_JUDGED && strcmp(run->group->name, group) == 0;
+}
+
+struct errors {
+    double each[MOST_RUNS];
+    int n;
+};
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double worst_of(struct errors *e)
+{
+    assert_true(e->n > 0);
+    qsort(e->each, (size_t)e->n, sizeof *e->each, by_size);
+    return e->each[e->n - 1];
+}
+
+static double median_of(struct errors *e)
+{
+    worst_of(e);
+    return (e->each[(e->n - 1) / 2] + e->each[e->n / 2]) / 2;
+}
+
+/* ---- the file ---- */
+
+static void every_run_has_a_group_a_cluster_and_a_source(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    assert_int_equal(file->n_runs, 117);
+    for (int i = 0; i < file->n_runs; i++) {
+        struct sw_cluster *c = NULL;
+        assert_int_equal(sw_cluster_open(file->runs[i].cluster, &c), SW_OK);
+        assert_true(strlen(file->runs[i].source) > 3);
+        sw_cluster_close(c);
+        for (int k = 0; k < i; k++) {
+            assert_string_not_equal(file->runs[i].id, file->runs[k].id);
+        }
+    }
+    sw_published_close(file);
+}
+
+static void a_file_is_refused_by_key_and_line(void **state)
+{
+    (void)state;
+    static const char accounting[] =
+        "{\"about\": \"x\", \"exchange\": \"%s\", \"update_read\": 1, \"update_written\": 1, "
+        "\"moved\": 1, \"exchanges_overlap\": true, \"parameters_overlap\": true, "
+        "\"updates_overlap\": true, \"reads_overlap\": true}";
+    static const char run[] =
+        "{\"id\": \"r\", \"group\": \"g\", \"cluster\": \"dgx2-v100\", \"devices\": 1, \"nodes\": "
+        "1,\n\"model\": {}, \"setup\": {%s}, \"flops\": \"8P\", \"judge\": \"%s\", \"reading\": "
+        "\"x\", \"source\": \"x\"}";
+    static const struct {
+        const char *exchange, *group, *setup, *judge, *message;
+    } cases[] = {{"tree", "\"accounting\": \"a\"", "", "fits",
+                  "p.json:2: exchange: wanted \"direct\" or \"ring\", got tree"},
+                 {"ring", "\"accounting\": \"b\"", "", "fits",
+                  "p.json:3: accounting: wanted \"ours\" or an accounting of this file, got b"},
+                 {"ring", "\"accounting\": \"a\", \"fitted\": {\"bandwidth\": 1}", "", "fits",
+                  "p.json:3: unknown key \"bandwidth\""},
+                 {"ring", "\"accounting\": \"a\"", "\"tensr\": 2", "fits",
+                  "p.json:5: unknown key \"tensr\"; the nearest is \"tensor\""},
+                 {"ring", "\"accounting\": \"a\"", "\"tensor\": \"2\"", "fits",
+                  "p.json:5: tensor: wanted a whole number"},
+                 {"ring", "\"accounting\": \"a\"", "", "judged",
+                  "p.json:4: tflops: a judged run needs them"},
+                 {"ring", "\"accounting\": \"ours\"", "", "maybe", "judge: wanted \"judged\""}};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct sw_str text = {0};
+        struct pub_file *file = NULL;
+        sw_str_puts(&text, "{\"format\": 1, \"about\": \"x\",\n\"accountings\": {\"a\": ");
+        sw_str_printf(&text, accounting, cases[i].exchange);
+        sw_str_printf(&text, "},\n\"groups\": {\"g\": {\"about\": \"x\", %s}},\n\"runs\": [",
+                      cases[i].group);
+        sw_str_printf(&text, run, cases[i].setup, cases[i].judge);
+        sw_str_puts(&text, "]}");
+        assert_int_equal(sw_published_parse("p.json", text.ptr, text.len, &file), SW_E_CONFIG);
+        if (!strstr(sw_error_message(), cases[i].message)) {
+            fail_msg("wanted %s, got %s", cases[i].message, sw_error_message());
+        }
+        sw_str_fini(&text);
+    }
+}
+
+static void names_that_do_not_exist_are_refused(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    bool missed = false;
+    const struct sw_plan_published run = {.id = "azure-175B"};
+    assert_int_equal(sw_plan_published_text(&run, &missed, &text), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "no published run \"azure-175B\""));
+    const struct sw_plan_published accounting = {.id = "mi100", .accounting = "mine"};
+    assert_int_equal(sw_plan_published_text(&accounting, &missed, &text), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "wanted one of ours, zero-infinity-2021"));
+    assert_null(text);
+}
+
+/* ---- formulas ---- */
+
+/* Four terms with one constant: computation, and 32 + 10 bytes a parameter that pass the disks. */
+static void one_constant_meets_the_runs_on_512_v100(void **state)
+{
+    (void)state;
+    static const double rate = 47.7e12, disks = 25e9;
+    struct pub_file *file = open_file();
+    struct errors e = {.n = 0};
+    for (int i = 0; i < file->n_runs; i++) {
+        const struct pub_run *run = &file->runs[i];
+        if (is_judged_in(run, "v100-512")) {
+            const double parameters = run->model.parameters;
+            const double flops = 8 * parameters * run->setup.rows * (double)run->model.seq_len;
+            const bool is_on_disk = strcmp(run->setup.states, "nvme") == 0;
+            const double moved = is_on_disk ? 42 * parameters / ((double)run->nodes * disks) : 0;
+            const double tflops = flops / (flops / rate + moved) / 1e12;
+            e.each[e.n++] = fabs(tflops / run->tflops[0] - 1);
+        }
+    }
+    assert_int_equal(e.n, 5);
+    assert_true(worst_of(&e) <= 0.034);
+    sw_published_close(file);
+}
+
+/* Two terms with two constants: computation, and 6 bytes a parameter that enter each node. */
+static void two_constants_meet_the_runs_on_a100(void **state)
+{
+    (void)state;
+    static const double rate = 192e12, network = 200e9 / 1.6;
+    struct pub_file *file = open_file();
+    struct errors e = {.n = 0};
+    for (int i = 0; i < file->n_runs; i++) {
+        const struct pub_run *run = &file->runs[i];
+        if (is_judged_in(run, "azure-a100")) {
+            struct pub_model model = run->model;
+            model.seq_len = model.seq_len > 0 ? model.seq_len : 1024;
+            model.vocab = model.vocab > 0 ? model.vocab : 51200;
+            const double flops = sw_published_flops(run, &model, run->setup.rows);
+            const double seconds = flops / rate + 6 * model.parameters / network;
+            e.each[e.n++] = fabs(flops / seconds / 1e12 / run->tflops[0] - 1);
+        }
+    }
+    assert_int_equal(e.n, 32);
+    assert_true(worst_of(&e) <= 0.1245);
+    assert_true(median_of(&e) <= 0.066);
+    sw_published_close(file);
+}
+
+/* ---- predictions ---- */
+
+static struct pub_prediction predict(const struct pub_run *run, const struct pub_fitted *as)
+{
+    struct pub_prediction p;
+    if (sw_published_predict(run, run->group->accounting, as, &p) < 0) {
+        fail_msg("%s: %s", run->id, sw_error_message());
+    }
+    sw_str_fini(&p.assumed);
+    return p;
+}
+
+static void runs_are_met(void **state)
+{
+    (void)state;
+    static const char *const ids[] = {"v100-512-zero-infinity-1T", "azure-175B-128-s1024-mb8",
+                                      "mi100-1-nvme1-120B"};
+    struct pub_file *file = open_file();
+    for (size_t i = 0; i < SW_LEN(ids); i++) {
+        const struct pub_run *run = find(file, ids[i]);
+        const double tflops = predict(run, NULL).tflops;
+        if (fabs(tflops / run->tflops[0] - 1) > run->tolerance) {
+            fail_msg("%s: published %g, predicted %g", ids[i], run->tflops[0], tflops);
+        }
+    }
+    sw_published_close(file);
+}
+
+/* The update reads and writes 16 bytes a parameter each, and the passes move 10, at the drives'
+ * rates; nothing of it overlaps. More drives divide it, and change nothing else. */
+static void bytes_of_an_accounting_pass_the_drives(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    struct pub_run run = *find(file, "mi100-1-nvme1-120B");
+    double moved[3], before = HUGE_VAL;
+    for (int k = 0; k < 3; k++) {
+        run.setup.drives = 1LL << k;
+        const struct pub_prediction p = predict(&run, NULL);
+        moved[k] = p.seconds - p.part[SW_QUEUE_COMPUTE];
+        assert_true(p.seconds <= before);
+        before = p.seconds;
+    }
+    const double update = 120e9 * (16 / 6.2e9 + 16 / 3.2e9);
+    assert_true(moved[0] > update + 120e9 * 10 / 6.2e9 && moved[0] < update + 120e9 * 10 / 3.2e9);
+    assert_true(fabs(moved[1] / moved[0] - 0.5) < 0.01 && fabs(moved[2] / moved[0] - 0.25) < 0.01);
+    sw_published_close(file);
+}
+
+static void what_is_not_published_is_assumed_or_refused(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    struct pub_prediction p;
+    const struct pub_run *run = find(file, "mi100-1-offload-12B");
+    assert_int_equal(sw_published_predict(run, run->group->accounting, NULL, &p), SW_OK);
+    assert_non_null(strstr(p.assumed.ptr, "layers of width"));
+    assert_non_null(strstr(p.assumed.ptr, "tokens a step, fitted"));
+    sw_str_fini(&p.assumed);
+    run = find(file, "v100-1-zero3-offload-10B");
+    assert_int_equal(sw_published_predict(run, NULL, NULL, &p), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "the batch is not published"));
+    sw_str_fini(&p.assumed);
+    run = find(file, "megatron-1008B");
+    assert_int_equal(sw_published_predict(run, NULL, NULL, &p), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "a pipeline is not simulated yet"));
+    sw_str_fini(&p.assumed);
+    sw_published_close(file);
+}
+
+static void a_page_is_the_same_every_time(void **state)
+{
+    (void)state;
+    const struct sw_plan_published wanted = {.id = "azure-175B-128-s1024-mb8", .json = true};
+    char *texts[2];
+    bool missed = true;
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(sw_plan_published_text(&wanted, &missed, &texts[k]), SW_OK);
+        assert_false(missed);
+    }
+    assert_string_equal(texts[0], texts[1]);
+    assert_non_null(strstr(texts[0], "\"met\":true"));
+    sw_text_free(texts[0]);
+    sw_text_free(texts[1]);
+}
+
+/* ---- all of them ---- */
+
+static void sum_errors(const struct pub_file *file, const char *group, const struct pub_fitted *as,
+                       struct errors *out)
+{
+    out->n = 0;
+    for (int i = 0; i < file->n_runs; i++) {
+        const struct pub_run *run = &file->runs[i];
+        if (is_judged_in(run, group) && run->setup.pipe <= 1) {
+            out->each[out->n++] = fabs(predict(run, as).tflops / run->tflops[0] - 1);
+        }
+    }
+}
+
+static void groups_are_met_by_the_best_fit(void **state)
+{
+    (void)state;
+    static const char *const groups[] = {"v100-512", "azure-a100"};
+    struct pub_file *file = open_file();
+    if (!getenv("SPILLWAY_PUBLISHED")) {
+        sw_published_close(file);
+        skip();
+    }
+    for (size_t i = 0; i < SW_LEN(groups); i++) {
+        struct errors e;
+        const struct pub_group *group = NULL;
+        for (int g = 0; g < file->n_groups; g++) {
+            group = strcmp(file->groups[g].name, groups[i]) == 0 ? &file->groups[g] : group;
+        }
+        sum_errors(file, groups[i], NULL, &e);
+        const double worst = worst_of(&e);
+        assert_true(worst <= group->worst);
+        assert_true(median_of(&e) <= group->median);
+        for (int k = -1; k <= 1; k += 2) { /* another value is worse */
+            struct pub_fitted other = group->fitted;
+            other.sustained *= 1 + 0.03 * k;
+            sum_errors(file, groups[i], &other, &e);
+            assert_true(worst_of(&e) > worst);
+        }
+    }
+    sw_published_close(file);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(every_run_has_a_group_a_cluster_and_a_source),
+    cmocka_unit_test(a_file_is_refused_by_key_and_line),
+    cmocka_unit_test(names_that_do_not_exist_are_refused),
+    cmocka_unit_test(one_constant_meets_the_runs_on_512_v100),
+    cmocka_unit_test(two_constants_meet_the_runs_on_a100),
+    cmocka_unit_test(runs_are_met),
+    cmocka_unit_test(bytes_of_an_accounting_pass_the_drives),
+    cmocka_unit_test(what_is_not_published_is_assumed_or_refused),
+    cmocka_unit_test(a_page_is_the_same_every_time),
+    cmocka_unit_test(groups_are_met_by_the_best_fit),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
