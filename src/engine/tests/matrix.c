@@ -102,7 +102,8 @@ static struct choices choices_of(enum matrix_devices devices, int a)
 }
 
 struct row {
-    int8_t at[N_AXES]; /* -1 = not chosen yet */
+    int8_t at[N_AXES];   /* -1 = not chosen yet */
+    int8_t pipe, tensor; /* ranks along these axes; 0 = one. RANKS is the data axis */
 };
 
 static const char *choice(const struct row *row, enum axis axis)
@@ -122,6 +123,14 @@ static void row_text(const struct row *row, char *text, size_t size)
         at += (size_t)snprintf(text + at, size - at, "%s%s %s", a > 0 ? ", " : "", axes[a].name,
                                choice(row, (enum axis)a));
     }
+    if (at < size && (row->pipe > 0 || row->tensor > 0)) {
+        snprintf(text + at, size - at, ", pipe %d, tensor %d", row->pipe, row->tensor);
+    }
+}
+
+static int at_least_one(int n)
+{
+    return n > 1 ? n : 1;
 }
 
 /* ---- one training ---- */
@@ -280,36 +289,38 @@ static void write_config(const struct row *row, char *text, size_t size)
     static const char *const precisions[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3}, "};
-    snprintf(text, size,
-             "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
-             "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
-             "\"stage3_param_persistence_threshold\": 30, "
-             "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
-             "\"reduce_bucket_size\": 1000}, "
-             "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
-             "\"optimizer\": {%s}, "
-             "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
-             "\"decay_1d\": false, "
-             "\"recompute\": \"%s\", \"recompute_blocks\": %s, \"recompute_cheap\": %s, "
-             "\"schedule\": \"%s\", "
-             "\"loss_chunk\": 8, \"packing\": %s, "
-             "\"tile_bytes\": %s, \"update\": \"%s\", "
-             "\"frozen\": [%s]%s}}",
-             B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
-             choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
-             optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
-             choice(row, MICRO_BATCHES), choice(row, THREADS),
-             row->at[RECOMPUTE] >= 2 ? "blocks" : "none", row->at[RECOMPUTE] == 3 ? "1" : "null",
-             row->at[RECOMPUTE] == 0 ? "false" : "true", choice(row, SCHEDULE),
-             choice(row, PACKING), may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
-             is_second(row, FROZEN)
-                 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
-                   "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
-                 : "",
-             lora);
+    snprintf(
+        text, size,
+        "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
+        "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
+        "\"stage3_param_persistence_threshold\": 30, "
+        "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
+        "\"reduce_bucket_size\": 1000}, "
+        "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
+        "\"optimizer\": {%s}, "
+        "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
+        "\"decay_1d\": false, "
+        "\"recompute\": \"%s\", \"recompute_blocks\": %s, \"recompute_cheap\": %s, "
+        "\"schedule\": \"%s\", "
+        "\"loss_chunk\": 8, \"packing\": %s, "
+        "\"tile_bytes\": %s, \"update\": \"%s\", "
+        "\"mesh\": {\"pipe\": %d, \"tensor\": %d}, "
+        "\"frozen\": [%s]%s}}",
+        B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
+        choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
+        optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
+        choice(row, MICRO_BATCHES), choice(row, THREADS),
+        row->at[RECOMPUTE] >= 2 ? "blocks" : "none", row->at[RECOMPUTE] == 3 ? "1" : "null",
+        row->at[RECOMPUTE] == 0 ? "false" : "true", row->pipe > 1 ? "1f1b" : choice(row, SCHEDULE),
+        choice(row, PACKING), may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
+        at_least_one(row->pipe), at_least_one(row->tensor),
+        is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
+                                 "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
+                               : "",
+        lora);
 }
 
-/* Runs every second step in parts, if the schedule allows it. */
+/* Runs every second step in parts, if the schedule allows it. No schedule of a pipeline does. */
 static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
                           struct sw_step_report *report)
 {
@@ -317,7 +328,7 @@ static sw_status one_step(sw_engine *e, const struct row *row, int64_t step,
     int32_t ids[MOST][ELEMS], labels[MOST][ELEMS], segments[ELEMS], positions[ELEMS];
     struct sw_tensor tensors[MOST][4];
     struct sw_batch batches[MOST];
-    const bool parts = !is_second(row, SCHEDULE) && step % 2 == 0;
+    const bool parts = !is_second(row, SCHEDULE) && row->pipe <= 1 && step % 2 == 0;
     const int n = B * seq_len(row);
     const struct sw_shape shape = {2, {B, seq_len(row)}};
     int64_t j = 0;
@@ -479,7 +490,9 @@ static void run(const struct row *row, const char *device, int n_steps, struct r
     }
     memset(weights, 0, sizeof weights);
     memset(result, 0, sizeof *result);
-    if (sw_threads_run(atoi(choice(row, RANKS)), 600, tcp ? train_over_tcp : train, &job) < 0) {
+    const int ranks =
+        atoi(choice(row, RANKS)) * at_least_one(row->pipe) * at_least_one(row->tensor);
+    if (sw_threads_run(ranks, 600, tcp ? train_over_tcp : train, &job) < 0) {
         char text[768];
         row_text(row, text, sizeof text);
         fail_msg("%s: %s", text, sw_error_message());
@@ -506,8 +519,8 @@ static void assert_bits_of_one_rank(const struct row *row, int n_steps)
                                              "emu", "emu",           "emu"};
     const char *device = references[row->at[DEVICE]];
     if (known_steps != n_steps || strcmp(known_device, device) != 0 ||
-        memcmp(reference.at, row->at, N_MATH) != 0) {
-        reference = (struct row){0};
+        reference.tensor != row->tensor || memcmp(reference.at, row->at, N_MATH) != 0) {
+        reference = (struct row){.tensor = row->tensor};
         memcpy(reference.at, row->at, N_MATH);
         run(&reference, device, n_steps, &one);
         known_device = device;
@@ -543,7 +556,7 @@ void matrix_part(int64_t i, int64_t n)
     const int64_t n_ways = n_rows / n_math;
     for (int64_t at = n_rows * i / n; at < n_rows * (i + 1) / n; at++) {
         /* ways to run vary fastest, so that one reference serves many of them */
-        struct row row;
+        struct row row = {.pipe = 0};
         int64_t math = at / n_ways, way = at % n_ways;
         for (int a = N_AXES - 1; a >= 0; a--) {
             const struct choices choices = choices_of(MATRIX_CPU, a);
@@ -559,14 +572,14 @@ void matrix_part(int64_t i, int64_t n)
 
 void matrix_on_disk(enum matrix_devices devices, int n_steps)
 {
-    struct row row = {{[CLIPPING] = 1,
-                       [STAGE] = 3,
-                       [RECOMPUTE] = 1,
-                       [STATES] = 2,
-                       [PARAMS] = 2,
-                       [PIECES] = 1,
-                       [ACTIVATIONS] = 1,
-                       [GENERATION] = 1}};
+    struct row row = {.at = {[CLIPPING] = 1,
+                             [STAGE] = 3,
+                             [RECOMPUTE] = 1,
+                             [STATES] = 2,
+                             [PARAMS] = 2,
+                             [PIECES] = 1,
+                             [ACTIVATIONS] = 1,
+                             [GENERATION] = 1}};
     for (int way = 0; way < 2 * 2 * 3 * 8 * 2; way++) {
         int rest = way;
         for (int a = 0; a < 5; a++) {
@@ -581,6 +594,22 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
         if (way % 7 == 0 || (row.at[PRECISION] == 2 && way % 5 == 0)) {
             assert_bits_of_one_rank(&row, n_steps);
         }
+    }
+}
+
+void matrix_on_mesh(enum matrix_devices devices, int n_steps)
+{
+    const struct choices device = choices_of(devices, DEVICE);
+    struct row row = {.at = {[SIZES] = 1, [RANKS] = 1, [CHECKPOINT] = 1}, .pipe = 2, .tensor = 2};
+    for (int way = 0; way < 6; way++) { /* each placement that a stage allows, and each precision */
+        row.at[FAMILY] = (int8_t)(way % 2);
+        row.at[PRECISION] = (int8_t)(way % 3);
+        row.at[MICRO_BATCHES] = (int8_t)(way / 2 % 2);
+        row.at[STAGE] = (int8_t)(3 - way % 4);
+        row.at[STATES] = row.at[PARAMS] = (int8_t)(way / 2);
+        row.at[RECOMPUTE] = (int8_t)(2 * (way / 3));
+        row.at[DEVICE] = (int8_t)(device.first + way % device.n);
+        assert_bits_of_one_rank(&row, n_steps);
     }
 }
 
@@ -603,7 +632,7 @@ struct covered {
 static void try_row(void *ctx, const struct cover_row *drawn)
 {
     const struct covered *covered = ctx;
-    struct row row;
+    struct row row = {.pipe = 0};
     for (int a = 0; a < N_AXES; a++) {
         row.at[a] = (int8_t)(choices_of(covered->devices, a).first + drawn->at[a]);
     }

@@ -19,5 +19,7 @@ void matrix_cover(int strength, enum matrix_devices devices, int n_steps);
 /* Runs all states and parameters on disk, at stage 3, without clipping: updates run within
  * backward, in pieces. */
 void matrix_on_disk(enum matrix_devices devices, int n_steps);
+/* Runs pipe 2, data 2 and tensor 2 next to tensor 2 alone, on mock or emulated devices. */
+void matrix_on_mesh(enum matrix_devices devices, int n_steps);
 /* Runs part i of n of the whole product, 0 <= i < n. */
 void matrix_part(int64_t i, int64_t n);

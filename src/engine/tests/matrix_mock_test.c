@@ -18,7 +18,14 @@ static void each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu(void **st
     matrix_cover(2, MATRIX_MOCK, STEPS);
 }
 
+static void a_mesh_on_the_mock_gives_the_bits_of_its_slices(void **state)
+{
+    (void)state;
+    matrix_on_mesh(MATRIX_MOCK, STEPS);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_mesh_on_the_mock_gives_the_bits_of_its_slices),
     cmocka_unit_test(each_pair_of_choices_on_the_mock_gives_the_bits_of_the_cpu),
 };
 
