@@ -6,6 +6,8 @@
 // stopped by a signal, and resumed on another number of ranks at another ZeRO stage, ends with the
 // bytes of the run of one rank that was never stopped, and its metrics, CSV and event files hold
 // each step once.
+// The same on meshes: each run draws its sizes along pipe and data, and its schedule, beside one or
+// two ranks along tensor.
 // The same with parameters and states on disk: killed runs leave swap files, which the next one
 // names and never touches. SPILLWAY_KILLS=200 runs that many random kills of each,
 // SPILLWAY_FAULTS=all meets every place of a save.
@@ -31,9 +33,10 @@ static const char *program;
 static char steps_text[16], save_text[16];
 static char *want; /* model.safetensors of the run that was never stopped */
 static size_t want_len;
-static int n_started;  /* the first runs on one rank, those that follow on others */
+static int n_started;  /* the first runs on one rank, those after it on others */
 static double whole_s; /* how long it took */
 static bool on_disk;   /* parameters and states */
+static int tensor;     /* ranks along this axis of a mesh whose other axes are drawn; 0 = no mesh */
 
 static void pause_s(double seconds)
 {
@@ -42,14 +45,28 @@ static void pause_s(double seconds)
     }
 }
 
+/* Draws the ranks along pipe and data, and the schedule. Returns the number of ranks. */
+static int draw_mesh(uint64_t draw, char *text, size_t size)
+{
+    static const char *const schedules[] = {"1f1b", "gpipe", "zero-bubble", "1f1b"};
+    const int pipe = (int)(draw % 2) + 1, data = (int)(draw / 2 % 2) + 1;
+    snprintf(text, size,
+             "spillway={\"threads\": 1, \"micro_batches\": 3, \"schedule\": \"%s\", "
+             "\"mesh\": {\"pipe\": %d, \"tensor\": %d}}",
+             pipe > 1 ? schedules[draw / 4 % 4] : "horizontal", pipe, tensor);
+    return pipe * data * tensor;
+}
+
 /* Starts the training in `output`; fault may be NULL. */
 static pid_t start(const char *output, const char *fault)
 {
     static const char *const disk[] = {"zero_optimization.offload_optimizer.device=nvme",
                                        "zero_optimization.offload_param.device=nvme"};
-    char ranks[16], stage[48], paths[2][192], csv[384], events[384];
+    char ranks[16], stage[48], paths[2][192], csv[384], events[384],
+        mesh[192] = "spillway.threads=1";
     const uint64_t draw = n_started++ == 0 ? 0 : sw_philox_u64(11, 3, (uint64_t)n_started);
-    snprintf(ranks, sizeof ranks, "%d", (int)(draw % 3) + 1);
+    snprintf(ranks, sizeof ranks, "%d",
+             tensor > 0 ? draw_mesh(draw / 32, mesh, sizeof mesh) : (int)(draw % 3) + 1);
     snprintf(stage, sizeof stage, "zero_optimization.stage=%d", on_disk ? 3 : (int)(draw / 8 % 4));
     const pid_t pid = fork();
     assert_true(pid >= 0);
@@ -69,12 +86,13 @@ static pid_t start(const char *output, const char *fault)
         if (!freopen(test_at("log"), "a", stdout) || !freopen(test_at("log"), "a", stderr)) {
             _exit(99);
         }
-        execl(program, program, "train", "--model", test_at("config.json"), "--data",
-              test_at("text.txt"), "--deepspeed", test_at("ds.json"), "--steps", steps_text,
-              "--seq-len", "12", "--output", output, "--save-every", save_text, "--keep-last", "2",
-              "--resume-if-any", "--quiet", "--ranks", ranks, "--set", csv, "--set", events,
-              "--set", stage, on_disk ? "--set" : (char *)NULL, disk[0], "--set", disk[1], "--set",
-              paths[0], "--set", paths[1], (char *)NULL);
+        execl(program, program, "train", "--model",
+              test_at(tensor > 0 ? "mesh.json" : "config.json"), "--data", test_at("text.txt"),
+              "--deepspeed", test_at("ds.json"), "--steps", steps_text, "--seq-len", "12",
+              "--output", output, "--save-every", save_text, "--keep-last", "2", "--resume-if-any",
+              "--quiet", "--ranks", ranks, "--set", csv, "--set", events, "--set", stage, "--set",
+              mesh, on_disk ? "--set" : (char *)NULL, disk[0], "--set", disk[1], "--set", paths[0],
+              "--set", paths[1], (char *)NULL);
         _exit(98);
     }
     return pid;
@@ -269,6 +287,59 @@ static void two_runs_share_a_folder(void **state)
     on_disk = false;
 }
 
+/* ---- meshes ---- */
+
+/* Trains once without a stop, on one rank of each axis that is drawn. Its end is the wanted one. */
+static void want_end_of(const char *output)
+{
+    char path[320];
+    const double begin = sw_now_s();
+    n_started = 0;
+    assert_int_equal(finish(start(output, NULL)), 0);
+    whole_s = sw_now_s() - begin;
+    sw_free(want);
+    snprintf(path, sizeof path, "%s/model/model.safetensors", output);
+    assert_int_equal(sw_file_read(path, &want, &want_len), SW_OK);
+}
+
+/* Kills runs at random moments. Each begins on a mesh of its own, from the checkpoint of the last
+ * one if it came to have any. */
+static void kill_meshes(int first, int kills)
+{
+    char output[128];
+    int i = 0, hit = 0, kept = 0;
+    snprintf(output, sizeof output, "%s/meshes", test_folder());
+    for (; hit < kills && i < 20 * kills; i++) {
+        if (start_and_kill(output, random_share(first + i) * 0.9 * whole_s)) {
+            hit++;
+            kept += access(test_at("meshes/latest"), F_OK) == 0;
+        } else {
+            run_to_the_end(output);
+            test_remove(output);
+        }
+    }
+    run_to_the_end(output);
+    test_remove(output);
+    print_message("tensor %d: %d of %d runs were killed, %d with a checkpoint\n", tensor, hit, i,
+                  kept);
+    assert_int_equal(hit, kills);
+    assert_true(kept > 0 || kills < 10);
+}
+
+/* The pipe and data axes change no bit, also beside slices. */
+static void killed_and_resumed_on_other_meshes(void **state)
+{
+    (void)state;
+    const int kills = n_kills(2);
+    for (tensor = 1; tensor <= 2; tensor++) {
+        char output[128];
+        snprintf(output, sizeof output, "%s/slices.%d", test_folder(), tensor);
+        want_end_of(output);
+        kill_meshes(2000 * tensor, (kills + tensor - 1) / 2);
+    }
+    tensor = 0;
+}
+
 /* ---- places of a save ---- */
 
 static void killed_inside_a_save(void **state)
@@ -410,6 +481,10 @@ static int set_up(void **state)
         "config.json",
         "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":24,\"n_layer\":2,"
         "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
+    test_put("mesh.json",
+             "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,\"n_embd\":16,"
+             "\"n_layer\":2,\"n_head\":2,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,"
+             "\"resid_pdrop\":0.1}");
     test_put(
         "ds.json",
         "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": "
@@ -436,6 +511,7 @@ static int tear_down(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(killed_at_random_moments),
     cmocka_unit_test(killed_on_disk),
+    cmocka_unit_test(killed_and_resumed_on_other_meshes),
     cmocka_unit_test(two_runs_share_a_folder),
     cmocka_unit_test_setup_teardown(killed_before_the_first_step, take_one_step, take_all_steps),
     cmocka_unit_test(killed_inside_a_save),
