@@ -36,7 +36,7 @@ static struct sw_comm_item item_of(const struct sw_collective_call *call)
 static bool is_idle(sw_comm *comm, const struct sw_comm_job *job,
                     const struct sw_collective_call *call)
 {
-    return sw_comm_rank(comm) >= sw_step_active(job->step, job->round + call->instr->micro);
+    return sw_comm_rank(comm) >= sw_step_active(&job->plan->step, job->round + call->instr->micro);
 }
 
 /* Adds the shards that have arrived to the sum of this rank. */
@@ -51,7 +51,7 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
         .dtype = instr->exchange.dtype,
         .slices = call->workspace,
         .n = instr->bytes / (int64_t)sw_dtype_bytes(instr->exchange.dtype),
-        .n_slices = of_steps ? n_ranks : sw_step_active(job->step, round),
+        .n_slices = of_steps ? n_ranks : sw_step_active(&job->plan->step, round),
         .fresh = round == 0 || of_steps,
     };
     return sw_device_add_slices(job->stage->dev, job->stage->on, &sum);
@@ -130,8 +130,8 @@ static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct 
     for (int32_t k = 0; k < job->n; k++) {
         if (job->calls[k].instr->exchange.rows > 0) {
             const int64_t round = job->round + job->calls[k].instr->micro;
-            sw_sparse_add(&job->calls[k], sw_comm_rank(comm), sw_step_active(job->step, round),
-                          round == 0);
+            sw_sparse_add(&job->calls[k], sw_comm_rank(comm),
+                          sw_step_active(&job->plan->step, round), round == 0);
         } else if (job->calls[k].instr->verb == SW_VERB_REDUCE) {
             SW_TRY(add(&job->calls[k], job, sw_comm_size(comm)));
         }
@@ -154,18 +154,41 @@ static struct sw_instr_traffic count_bytes(const struct sw_comm_job *job, sw_com
     return sum;
 }
 
-/* Names the instruction; that of an activation with its group, of which there may be several. */
+/* "forward of micro-batch 5", numbered over all ranks; what runs once a step has no number. */
+static void write_phase(const struct sw_comm_job *job, struct sw_str *out)
+{
+    const struct sw_plan *plan = job->plan;
+    const struct sw_program *program = &plan->programs[job->i_program];
+    const struct sw_instr *instr = job->calls[0].instr;
+    const struct sw_step *step = &plan->step;
+    sw_str_puts(out, sw_segment_name(instr->segment));
+    if (program->kind != SW_PROGRAM_TRAIN) {
+        sw_str_printf(out, " of %s", sw_program_kind_name(program->kind));
+    } else if (instr->segment < SW_SEGMENT_UPDATE && instr->micro >= 0) {
+        const int64_t round = job->round + instr->micro;
+        sw_str_printf(
+            out, " of micro-batch %lld",
+            (long long)(round * step->ranks + plan->groups[SW_GROUP_DATA].me / step->per_rank));
+    }
+}
+
+/* Names the instruction, with its phase; that of an activation with its group, of which there may
+ * be several. */
 static sw_status fail(const struct sw_comm_job *job, sw_status st)
 {
     const struct sw_instr *instr = job->calls[0].instr;
+    struct sw_str text = {0};
     char name[64];
-    if (instr->verb <= SW_VERB_MERGE) {
-        return sw_fail_prefix(st, "instruction %d (%s in %s)", job->instr, instr->about->name,
-                              instr->about->where);
+    sw_str_printf(&text, "%s", instr->about->name);
+    if (instr->verb > SW_VERB_MERGE) {
+        const struct sw_group *group = &job->plan->groups[instr->exchange.group];
+        sw_str_printf(&text, " of the group %s", sw_group_format(group, name, sizeof name));
     }
-    return sw_fail_prefix(st, "instruction %d (%s of the group %s in %s)", job->instr,
-                          instr->about->name, sw_group_format(job->group, name, sizeof name),
-                          instr->about->where);
+    sw_str_printf(&text, " in %s, ", instr->about->where);
+    write_phase(job, &text);
+    st = sw_fail_prefix(st, "instruction %d (%s)", job->instr, sw_str_text(&text));
+    sw_str_fini(&text);
+    return st;
 }
 
 sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items)

@@ -18,13 +18,12 @@ struct sw_collective_call {
 /* A batch of collectives that travel together, or a single one. */
 struct sw_comm_job {
     int i_program;
-    const struct sw_group *group;
+    const struct sw_plan *plan; /* its step tells which ranks have a micro-batch in this round */
     struct sw_meter *meter;
     /* stage of their queue: the device, and the stream for its work */
     const struct sw_stage *stage;
     const struct sw_collective_call *calls; /* [n] borrowed until the job is done */
     int32_t instr, n;                       /* instructions instr .. instr + n - 1 */
-    const struct sw_step *step;             /* tells which ranks have a micro-batch in this round */
     int64_t round;                          /* of the phase */
     int64_t *ns;                            /* the duration is added to it; NULL = not measured */
 };

@@ -161,16 +161,14 @@ sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
     const struct sw_program *program = what->program;
     const int32_t i = what->instr;
     struct loaded *loaded = &ex->programs[program - ex->plan->programs];
-    const struct sw_instr_exchange *exchange = &program->instrs[i].exchange;
     const struct sw_comm_job job = {
         .i_program = sw_executor_index(ex, program),
-        .group = &ex->plan->groups[exchange->group],
+        .plan = ex->plan,
         .meter = &ex->meter,
         .stage = &ex->stages[queue],
         .calls = &loaded->calls[i],
         .instr = i,
-        .n = exchange->batch,
-        .step = &ex->plan->step,
+        .n = program->instrs[i].exchange.batch,
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
