@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values in the graph of one of several ranks: parameters, inputs and caches, and the exchanges
+// that make a value in another spread than the one its op leaves it in.
+#include "graph/part.h"
+
+void sw_part_set(struct sw_part_pass *p, sw_value v, const struct sw_spread *spread, sw_value value)
+{
+    struct sw_part_form *f = &p->forms[v];
+    *f = (struct sw_part_form){.is_made = true, .native = *spread};
+    for (int i = 0; i < SW_N_SPREADS; i++) {
+        f->at[i] = SW_NO_VALUE;
+    }
+    f->at[spread->kind] = value;
+    f->cut = *spread;
+}
+
+static struct sw_exchange_attrs exchange_of(const struct sw_part_pass *p, enum sw_spread_kind from,
+                                            enum sw_spread_kind to, int dim)
+{
+    return (struct sw_exchange_attrs){.from = from,
+                                      .to = to,
+                                      .axis = p->ranks.axis,
+                                      .dim = dim,
+                                      .ranks = p->ranks.n,
+                                      .me = p->ranks.me};
+}
+
+/* ---- leaves ---- */
+
+/* The spread of a parameter; WHOLE if it has no split. */
+static struct sw_spread spread_of_param(struct sw_part_pass *p, sw_value v)
+{
+    const struct sw_param_part *part = sw_graph_param_part(p->g, v);
+    if (!part) {
+        return sw_spread_of(SW_SPREAD_WHOLE);
+    }
+    struct sw_spread spread = {.kind = SW_SPREAD_CUT, .parts = p->ranks.n, .split = part->split};
+    const int64_t unit = sw_max_i64(part->split.unit, 1);
+    const int64_t units = sw_ceil_div(part->split.group[0], unit);
+    if (part->split.n_groups == 1 && units < p->ranks.n && p->ranks.n % units == 0) {
+        spread.parts = (int)units; /* ranks share a head, as layout/ has it */
+    }
+    if (spread.parts == 1) {
+        return sw_spread_of(SW_SPREAD_WHOLE);
+    }
+    for (int i = 0; i < part->split.n_groups && part->split.unit > 0; i++) {
+        const int64_t n = part->split.group[i] / unit;
+        char list[128];
+        if (part->split.group[i] % (unit * spread.parts) != 0) {
+            sw_graph_fail(p->out, SW_E_UNSUP,
+                          "spillway.mesh.tensor %d does not divide the %lld %s of %s; sizes that "
+                          "do: %s",
+                          p->ranks.n, (long long)n,
+                          unit > 1              ? "heads"
+                          : part->split.dim > 0 ? "columns"
+                                                : "rows",
+                          sw_part_info(p, v)->name, sw_list_divisors(n, list, sizeof list));
+        }
+    }
+    return spread;
+}
+
+static bool add_split(struct sw_graph *g, sw_value x, const struct sw_shape *whole,
+                      const struct sw_tensor_split *split)
+{
+    if (!sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
+        return false;
+    }
+    g->parts[g->n_parts++] = (struct sw_param_part){x, *whole, *split};
+    return true;
+}
+
+/* Ranks with tokens have all of it, and summands of its gradient. */
+static void copy_param(struct sw_part_pass *p, sw_value v)
+{
+    const struct sw_value_info *info = sw_part_info(p, v);
+    const struct sw_param_part *part = sw_graph_param_part(p->g, v);
+    const struct sw_spread spread =
+        sw_spread_of(info->needs_grad ? SW_SPREAD_COPIED : SW_SPREAD_WHOLE);
+    const sw_value x = sw_param(p->out, info->name, info->shape, info->init);
+    if (x >= 0) {
+        p->out->values[x].needs_grad = info->needs_grad;
+    }
+    if (x >= 0 && (!part || add_split(p->out, x, &part->whole, &part->split))) {
+        sw_part_set(p, v, &spread, x);
+    }
+}
+
+static void make_param(struct sw_part_pass *p, sw_value v)
+{
+    const struct sw_value_info *info = sw_part_info(p, v);
+    struct sw_graph *g = p->out;
+    if (p->ranks.tokens) {
+        copy_param(p, v);
+        return;
+    }
+    const struct sw_spread spread = spread_of_param(p, v);
+    sw_value x = sw_param(g, info->name, sw_spread_shape(&spread, &info->shape), info->init);
+    if (x >= 0) {
+        g->values[x].needs_grad = info->needs_grad;
+    }
+    if (x >= 0 && spread.kind == SW_SPREAD_CUT) {
+        if (!add_split(g, x, &info->shape, &spread.split)) {
+            return;
+        }
+        if (spread.parts < p->ranks.n && info->needs_grad) {
+            struct sw_exchange_attrs shared = exchange_of(p, SW_SPREAD_WHOLE, SW_SPREAD_COPIED, 0);
+            shared.ranks = p->ranks.n / spread.parts;
+            shared.me = p->ranks.me % shared.ranks;
+            x = sw_graph_exchange(g, x, &shared);
+        }
+    }
+    sw_part_set(p, v, &spread, x);
+}
+
+static bool is_cache(const struct sw_value_info *info)
+{
+    return info->role == SW_ROLE_STATE && !info->data && info->producer < 0;
+}
+
+static void make_leaf(struct sw_part_pass *p, sw_value v, const struct sw_spread *want)
+{
+    const struct sw_value_info *info = sw_part_info(p, v);
+    struct sw_spread spread = sw_spread_of(SW_SPREAD_WHOLE);
+    if (p->forms[v].is_made) {
+        return;
+    }
+    if (info->role == SW_ROLE_PARAM) {
+        make_param(p, v);
+        return;
+    }
+    sw_value x;
+    if (info->role == SW_ROLE_INPUT) {
+        x = sw_input(p->out, info->name, info->dtype, info->shape);
+    } else if (info->data) {
+        x = sw_constant(p->out, info->name, info->dtype, info->shape, info->data);
+    } else { /* a cache: as its first op wants it */
+        spread = want && want->kind == SW_SPREAD_CUT ? *want : spread;
+        x = sw_graph_state(p->out, info->name, info->dtype, sw_spread_shape(&spread, &info->shape),
+                           SW_NO_VALUE);
+    }
+    sw_part_set(p, v, &spread, x);
+}
+
+void sw_part_leaves(struct sw_part_pass *p)
+{
+    p->out->scope = 0;
+    for (sw_value v = 0; v < p->g->n_values && p->out->status >= 0; v++) {
+        if (sw_part_info(p, v)->producer < 0 && !is_cache(sw_part_info(p, v))) {
+            make_leaf(p, v, NULL);
+        }
+    }
+}
+
+/* ---- spreads of a value ---- */
+
+bool sw_part_can(struct sw_part_pass *p, sw_value v, const struct sw_spread *want)
+{
+    if (is_cache(sw_part_info(p, v)) && !p->forms[v].is_made) {
+        return true;
+    }
+    make_leaf(p, v, want);
+    const struct sw_part_form *f = &p->forms[v];
+    const bool may_gather = f->native.kind != SW_SPREAD_CUT ||
+                            (f->native.parts == p->ranks.n && f->native.split.n_groups == 1);
+    switch (want->kind) {
+    case SW_SPREAD_SUM:
+        return f->at[SW_SPREAD_SUM] >= 0;
+    case SW_SPREAD_CUT:
+        return (f->at[SW_SPREAD_CUT] >= 0 && sw_spread_equal(&f->cut, want)) ||
+               (may_gather && want->parts == p->ranks.n && want->split.n_groups == 1 &&
+                sw_spread_is_even(want));
+    default:
+        return may_gather;
+    }
+}
+
+/* Gathers a cut value. Padding follows the last part and is left out. */
+static sw_value gather(struct sw_part_pass *p, sw_value v, enum sw_spread_kind to)
+{
+    const struct sw_part_form *f = &p->forms[v];
+    const int dim = f->cut.split.dim;
+    const struct sw_exchange_attrs attrs = exchange_of(p, SW_SPREAD_CUT, to, dim);
+    const sw_value x = sw_graph_exchange(p->out, f->at[SW_SPREAD_CUT], &attrs);
+    return x < 0 || sw_spread_is_even(&f->cut)
+               ? x
+               : sw_slice(p->out, x, dim, 0, sw_part_info(p, v)->shape.dims[dim]);
+}
+
+sw_value sw_part_change(struct sw_part_pass *p, enum sw_spread_kind from, sw_value x,
+                        enum sw_spread_kind to, int dim)
+{
+    const struct sw_exchange_attrs attrs = exchange_of(p, from, to, dim);
+    return sw_graph_exchange(p->out, x, &attrs);
+}
+
+sw_value sw_part_turn(struct sw_part_pass *p, sw_value x, int dim, int to_dim)
+{
+    struct sw_exchange_attrs attrs = exchange_of(p, SW_SPREAD_CUT, SW_SPREAD_CUT, dim);
+    attrs.to_dim = to_dim;
+    return sw_graph_exchange(p->out, x, &attrs);
+}
+
+static sw_value make_whole(struct sw_part_pass *p, sw_value v)
+{
+    const struct sw_part_form *f = &p->forms[v];
+    return f->at[SW_SPREAD_CUT] >= 0 ? gather(p, v, SW_SPREAD_WHOLE)
+           : f->at[SW_SPREAD_SUM] >= 0
+               ? sw_part_change(p, SW_SPREAD_SUM, f->at[SW_SPREAD_SUM], SW_SPREAD_WHOLE, 0)
+               : sw_part_change(p, SW_SPREAD_COPIED, f->at[SW_SPREAD_COPIED], SW_SPREAD_WHOLE, 0);
+}
+
+static sw_value make_copied(struct sw_part_pass *p, sw_value v)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    const struct sw_part_form *f = &p->forms[v];
+    return f->at[SW_SPREAD_WHOLE] < 0 && f->at[SW_SPREAD_CUT] >= 0
+               ? gather(p, v, SW_SPREAD_COPIED)
+               : sw_part_change(p, SW_SPREAD_WHOLE, sw_part_in(p, v, &whole), SW_SPREAD_COPIED, 0);
+}
+
+static sw_value make_cut(struct sw_part_pass *p, sw_value v, const struct sw_spread *want)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    const struct sw_part_form *f = &p->forms[v];
+    const int dim = want->split.dim;
+    if (p->ranks.tokens && f->native.kind == SW_SPREAD_CUT && f->at[SW_SPREAD_WHOLE] < 0) {
+        return sw_part_turn(p, f->at[SW_SPREAD_CUT], f->cut.split.dim, dim);
+    }
+    if (f->native.kind == SW_SPREAD_SUM && f->at[SW_SPREAD_WHOLE] < 0) {
+        return sw_part_change(p, SW_SPREAD_SUM, f->at[SW_SPREAD_SUM], SW_SPREAD_CUT, dim);
+    }
+    if (f->at[SW_SPREAD_WHOLE] < 0 && f->at[SW_SPREAD_COPIED] >= 0) {
+        return sw_part_change(p, SW_SPREAD_COPIED, f->at[SW_SPREAD_COPIED], SW_SPREAD_CUT, dim);
+    }
+    return sw_part_change(p, SW_SPREAD_WHOLE, sw_part_in(p, v, &whole), SW_SPREAD_CUT, dim);
+}
+
+sw_value sw_part_in(struct sw_part_pass *p, sw_value v, const struct sw_spread *want)
+{
+    make_leaf(p, v, want);
+    struct sw_part_form *f = &p->forms[v];
+    const enum sw_spread_kind kind =
+        want->kind == SW_SPREAD_COPIED && !sw_part_info(p, v)->needs_grad ? SW_SPREAD_WHOLE
+                                                                          : want->kind;
+    if (f->at[kind] >= 0 && (kind != SW_SPREAD_CUT || sw_spread_equal(&f->cut, want))) {
+        return f->at[kind];
+    }
+    const sw_value x = kind == SW_SPREAD_CUT      ? make_cut(p, v, want)
+                       : kind == SW_SPREAD_COPIED ? make_copied(p, v)
+                                                  : make_whole(p, v);
+    if (kind != SW_SPREAD_CUT || f->native.kind != SW_SPREAD_CUT) {
+        f->at[kind] = x;
+        f->cut = kind == SW_SPREAD_CUT ? *want : f->cut;
+    }
+    return x;
+}
