@@ -127,14 +127,18 @@ void sw_config_note_mesh(struct sw_config *config)
 
 static const char type_prefix[] = "type:";
 
-/* Block numbers ascend from 0; one for each chunk, and the end. */
+/* Block numbers ascend from 0; one for each chunk, and the end. The first chunk has the embedding
+ * and the last one the head, so these two may have no block. */
 static const char *check_bounds(const struct sw_json *list, int64_t n_chunks)
 {
-    double last = -1;
-    for (const struct sw_json *item = list->first; item; item = item->next) {
-        const bool is_first = item == list->first;
-        if (item->type != SW_JSON_INT || item->number <= last || (is_first && item->number != 0)) {
-            return "wanted block numbers that ascend from 0";
+    double last = 0;
+    int at = 0;
+    for (const struct sw_json *item = list->first; item; item = item->next, at++) {
+        const bool may_repeat = at <= 1 || !item->next;
+        if (item->type != SW_JSON_INT || item->number < last || (at == 0 && item->number != 0) ||
+            (item->number == last && !may_repeat)) {
+            return "wanted block numbers that ascend from 0, and blocks in all chunks but the "
+                   "first and the last one";
         }
         last = item->number;
     }

@@ -74,6 +74,8 @@ static void keys_of_deepspeed_mean_the_same(void **state)
          "{\"pipeline\": {\"stages\": 2, \"partition\": \"uniform\"}}");
     same("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, 3, 7]}}",
          "{\"pipeline\": {\"stages\": 2, \"partition\": [0, 3, 7]}}");
+    same("{\"spillway\": {\"mesh\": {\"pipe\": 3}, \"partition\": [0, 0, 4, 4]}}",
+         "{\"pipeline\": {\"stages\": 3, \"partition\": [0, 0, 4, 4]}}");
     same("{\"spillway\": {\"partition\": \"type:Block\"}}",
          "{\"pipeline\": {\"partition\": \"type:Block\"}}");
     same("{\"spillway\": {\"partition\": \"best\"}}", "{\"spillway\": {\"partition\": \"time\"}}");
@@ -150,7 +152,11 @@ static void bad_values_are_refused(void **state)
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, 3]}}", "2 stages",
             "found 2 numbers");
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [1, 3, 4]}}", "ascend from 0");
-    REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, 3, 3]}}", "ascend from 0");
+    REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, 3, 2]}}", "ascend from 0");
+    REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, -1, 2]}}",
+            "ascend from 0");
+    REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 3}, \"partition\": [0, 2, 2, 4]}}",
+            "all chunks but the first and the last one");
     REFUSED("{\"spillway\": {\"mesh\": \"automatic\"}}", "ds.json:1", "spillway.mesh",
             "wanted an object");
     REFUSED("{\"spillway\": {\"mesh\": \"auto\"}, \"pipeline\": {\"stages\": 2}}", "ds.json:1",

@@ -311,6 +311,8 @@ static void partitions_follow_the_configuration(void **state)
     } cases[] = {{"\"uniform\"", {0, 2, BLOCKS}},
                  {"[0, 3, 4]", {0, 3, BLOCKS}},
                  {"[0, 1, 4]", {0, 1, BLOCKS}},
+                 {"[0, 0, 4]", {0, 0, BLOCKS}}, /* the embedding alone */
+                 {"[0, 4, 4]", {0, 4, BLOCKS}}, /* norm and head alone */
                  /* the table and positions have 216 elements, a block 532, norm and head 168 */
                  {"\"parameters\"", {0, 2, BLOCKS}},
                  {"\"time\"", {0, 2, BLOCKS}}};
