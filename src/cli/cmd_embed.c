@@ -12,6 +12,7 @@ struct run {
     struct words data, sets;
     int64_t seq_len, batch;
     bool normalize, json;
+    sw_comm *comm; /* of a process that a launcher started; else NULL */
 };
 
 /* The tokens of all lines, concatenated. */
@@ -82,6 +83,32 @@ static int read_all(const struct command *command, const struct run *run, sw_tok
     return status;
 }
 
+/* Sends the lines of the first rank to the others. */
+static sw_status share_lines(const struct run *run, struct lines *lines)
+{
+    int64_t sizes[2] = {lines->n, lines->ids.len};
+    if (!run->comm) {
+        return SW_OK;
+    }
+    sw_status st = sw_comm_broadcast(run->comm, 0, sizes, sizeof sizes, "the number of lines");
+    if (st >= 0 && !cli_leads(run->comm)) {
+        lines->n = lines->cap = sizes[0];
+        lines->ends = calloc((size_t)sizes[0] + 1, sizeof *lines->ends);
+        st = lines->ends ? st : SW_E_NOMEM;
+        while (st >= 0 && lines->ids.len < sizes[1]) {
+            st = sw_ids_push(&lines->ids, 0);
+        }
+    }
+    st = st < 0 || sizes[0] == 0
+             ? st
+             : sw_comm_broadcast(run->comm, 0, lines->ends, (size_t)sizes[0] * sizeof *lines->ends,
+                                 "the ends of lines");
+    return st < 0 || sizes[1] == 0 ? st
+                                   : sw_comm_broadcast(run->comm, 0, lines->ids.ptr,
+                                                       (size_t)sizes[1] * sizeof *lines->ids.ptr,
+                                                       "the tokens of lines");
+}
+
 static int64_t longest(const struct lines *lines)
 {
     int64_t most = 1;
@@ -142,11 +169,12 @@ static sw_status embed_lines(const struct run *run, sw_engine *engine, const str
                 fill(lines, first + b, tokens, pad, ids + b * tokens, ids + (batch + b) * tokens);
         }
         st = sw_embed(engine, &given, &options, vectors);
-        for (int64_t b = 0; st >= 0 && b < batch && first + b < lines->n; b++) {
+        const int64_t end = st >= 0 && cli_leads(run->comm) ? lines->n : 0;
+        for (int64_t b = 0; b < batch && first + b < end; b++) {
             print_vector(vectors + b * width, width, run->json);
         }
     }
-    if (st >= 0 && n_cut > 0) {
+    if (st >= 0 && n_cut > 0 && cli_leads(run->comm)) {
         fprintf(stderr, "spillway embed: %lld of %lld lines are longer than %lld tokens: cut\n",
                 (long long)n_cut, (long long)lines->n, (long long)tokens);
     }
@@ -170,11 +198,13 @@ static sw_status open_engine(const struct run *run, const struct lines *lines, s
                    .n_sets = run->sets.n},
         .model.path = run->model,
         .inputs = {.seq_len = whole ? 0 : run->seq_len, .most_tokens = whole ? most : 0},
+        .run.comm = run->comm,
         .embed.wanted = true,
     };
     return sw_initialize(&options, out);
 }
 
+/* Returns the exit status, as the next function. */
 static int embed(const struct command *command, const struct run *run)
 {
     sw_tokenizer *tokenizer = NULL;
@@ -184,8 +214,8 @@ static int embed(const struct command *command, const struct run *run)
     if (cli_open_tokenizer(folder, run->model, false, &tokenizer) < 0) {
         return cli_error(command, CLI_REFUSED);
     }
-    int status = read_all(command, run, tokenizer, &lines);
-    if (status < 0 && open_engine(run, &lines, &engine) < 0) {
+    int status = cli_leads(run->comm) ? read_all(command, run, tokenizer, &lines) : -1;
+    if (status < 0 && (share_lines(run, &lines) < 0 || open_engine(run, &lines, &engine) < 0)) {
         status = cli_error(command, CLI_REFUSED);
     }
     if (status < 0) {
@@ -197,6 +227,17 @@ static int embed(const struct command *command, const struct run *run)
     lines_fini(&lines);
     sw_close(engine);
     sw_tokenizer_close(tokenizer);
+    return status;
+}
+
+/* Embeds as one of the ranks that a launcher started, or alone. */
+static int run_ranks(const struct command *command, struct run *run)
+{
+    if (sw_world_open(CLI_DEADLINE_S, &run->comm) < 0) {
+        return cli_error(command, CLI_REFUSED);
+    }
+    const int status = embed(command, run);
+    cli_close_world(run->comm, status == CLI_DONE ? SW_OK : SW_E_ARG);
     return status;
 }
 
@@ -227,12 +268,14 @@ int sw_cmd_embed(int argc, char **argv)
         CLI_DEVICE_FLAG(device.name),
         {"--set", FLAG_LIST, &run.sets, "KEY=VALUE", "edit the configuration; may be repeated", 0},
     };
-    const struct command command = {"embed",
-                                    "--model DIR [--pool mean|cls] [--normalize] [--json] < IN",
-                                    "Writes a vector for each line of text.", CLI_FLAGS(flags),
-                                    "--model bert --data texts.txt\n"
-                                    "--model bert --pool cls --normalize --data texts.txt\n"
-                                    "--model bert --json --data texts.txt\n"};
+    const struct command command = {
+        "embed", "--model DIR [--pool mean|cls] [--normalize] [--json] < IN",
+        "Writes a vector for each line of text. Ranks of a launcher embed the same lines\n"
+        "together; the first one reads and prints.",
+        CLI_FLAGS(flags),
+        "--model bert --data texts.txt\n"
+        "--model bert --pool cls --normalize --data texts.txt\n"
+        "--model bert --json --data texts.txt\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && (!run.model || run.batch < 1)) {
         status =
@@ -245,7 +288,7 @@ int sw_cmd_embed(int argc, char **argv)
     if (status < 0 && !cli_add_device(&run.sets, &device)) {
         status = cli_fail(&command, CLI_FAILED, "out of memory");
     }
-    status = status < 0 ? embed(&command, &run) : status;
+    status = status < 0 ? run_ranks(&command, &run) : status;
     cli_free_words(&run.data);
     cli_free_words(&run.sets);
     free(device.edit);

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// TIMEOUT 120
+// Ranks of a launcher that use a trained model together print what one process prints, once.
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "support/processes.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+static const char lines[] = "a b c\nc\n\nh g f e d c b a b c\nb . a\n";
+
+/* Returns what a command prints about the lines; sw_free. launcher: "" = one process */
+static char *printed(const char *launcher, const char *command)
+{
+    char line[1024];
+    snprintf(line, sizeof line, "%s %s < lines.txt 2> log > out", launcher, command);
+    if (test_shell(line) != 0) {
+        fail_msg("%s: %s", line, test_text("log"));
+    }
+    return test_text("out");
+}
+
+static void ranks_embed_the_lines_of_the_first(void **state)
+{
+    static const char *const keys[] = {"", "--set zero_optimization.stage=3",
+                                       "--set spillway.mesh.pipe=2"};
+    const char *program = test_spillway();
+    char launcher[512], command[1024];
+    (void)state;
+    snprintf(launcher, sizeof launcher, "%s launch --num-ranks 2 --", program);
+    snprintf(command, sizeof command, "%s embed --model base/model --batch 2", program);
+    char *one = printed("", command);
+    int n = 0;
+    for (const char *at = one; *at; at++) {
+        n += *at == '\n';
+    }
+    assert_int_equal(n, 5); /* a vector for each line */
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        snprintf(command, sizeof command, "%s embed --model base/model --batch 2 %s", program,
+                 keys[i]);
+        char *two = printed(launcher, command);
+        assert_string_equal(one, two);
+        sw_free(two);
+    }
+    sw_free(one);
+    snprintf(command, sizeof command,
+             "launch --num-ranks 2 -- %s embed --model base/model --data "
+             "nowhere.txt",
+             program);
+    test_expect(command, 2, "cannot open nowhere.txt");
+}
+
+static int set_up(void **state)
+{
+    static const char model[] =
+        "{\"model_type\":\"bert\",\"vocab_size\":14,\"hidden_size\":24,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":2,\"intermediate_size\":40,\"max_position_embeddings\":16}";
+    (void)state;
+    test_put("bert.json", model);
+    test_put("lines.txt", lines);
+    test_put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n");
+    test_expect("train --model bert.json --task masked --tokenizer . --data lines.txt --steps 1 "
+                "--output base --threads 1",
+                0, "model: base/model");
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_embed_the_lines_of_the_first),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
