@@ -99,8 +99,20 @@ sw_status sw_config_take_auto_mesh(struct sw_config *config)
     struct sw_json *block = sw_json_get(sw_json_root(impl->given), "spillway");
     const struct sw_json *mesh =
         block && block->type == SW_JSON_OBJECT ? sw_json_get(block, "mesh") : NULL;
-    if (!mesh || mesh->type != SW_JSON_STRING || strcmp(mesh->string, "auto") != 0) {
+    const struct sw_json *data = mesh ? sw_json_get(mesh, "data") : NULL;
+    if (data) {
+        return sw_config_refuse(impl, data->key_line, "spillway.mesh",
+                                "the data axis has no key, as its ranks are those that pipe, "
+                                "tensor and context leave; leave \"data\" out");
+    }
+    if (!mesh || mesh->type != SW_JSON_STRING) {
         return SW_OK;
+    }
+    if (strcmp(mesh->string, "auto") != 0) {
+        return sw_config_refuse(impl, mesh->line, "spillway.mesh",
+                                "\"%.80s\" is not \"auto\"; that word, or an object with the sizes "
+                                "of pipe, tensor and context, was wanted",
+                                mesh->string);
     }
     config->parallel.is_auto = true;
     /* sizes of 1 until they are chosen */
@@ -147,6 +159,21 @@ static const char *check_bounds(const struct sw_json *list, int64_t n_chunks)
                : "wanted the first block of each chunk of each stage, and the number of blocks";
 }
 
+static sw_status refuse_bounds(const struct sw_config *config, const struct config_entry *entry,
+                               const char *why)
+{
+    const struct sw_parallel_config *p = &config->parallel;
+    struct sw_str found = {0};
+    sw_json_write(entry->value, 0, &found);
+    const sw_status st = sw_config_refuse(
+        config->impl, entry->line, entry->path,
+        "%s, with %lld stage%s of %lld chunk%s; found %d numbers, %.200s", why, (long long)p->pipe,
+        p->pipe == 1 ? "" : "s", (long long)p->chunks, p->chunks == 1 ? "" : "s",
+        (int)entry->value->n_children, sw_str_text(&found));
+    sw_str_fini(&found);
+    return st;
+}
+
 static sw_status take_bounds(struct sw_config *config, const struct config_entry *entry)
 {
     struct sw_partition_config *out = &config->parallel.partition;
@@ -156,10 +183,7 @@ static sw_status take_bounds(struct sw_config *config, const struct config_entry
     n_chunks = config->parallel.is_auto ? (int64_t)list->n_children - 1 : n_chunks;
     const char *why = check_bounds(list, n_chunks);
     if (why) {
-        return sw_config_refuse(config->impl, entry->line, entry->path,
-                                "%s, with %lld stages of %lld chunks; found %d numbers", why,
-                                (long long)config->parallel.pipe,
-                                (long long)config->parallel.chunks, (int)list->n_children);
+        return refuse_bounds(config, entry, why);
     }
     double *items = sw_arena_array(&config->impl->arena, (size_t)list->n_children, sizeof *items);
     SW_TRY_ALLOC(items, "the configuration");
@@ -175,7 +199,7 @@ static sw_status take_bounds(struct sw_config *config, const struct config_entry
 /* Reads the value of one of the two keys. */
 static sw_status take_partition(struct sw_config *config, const struct config_entry *entry)
 {
-    static const char *const names[] = {"time", "parameters", "uniform", "best", type_prefix};
+    static const char *const names[] = {"time", "parameters", "uniform", "best", "type:REGEX"};
     static const enum sw_partition_by by[] = {SW_PARTITION_TIME, SW_PARTITION_PARAMETERS,
                                               SW_PARTITION_UNIFORM, SW_PARTITION_TIME};
     struct sw_partition_config *out = &config->parallel.partition;

@@ -147,10 +147,10 @@ static void bad_values_are_refused(void **state)
     REFUSED("{\"pipeline\": {\"stages\": \"two\"}}", "pipeline.stages", "(\"auto\")");
     REFUSED("{\"tensor_parallel\": {\"autotp_sise\": 2}}", "unknown key", "autotp_size");
     REFUSED("{\"spillway\": {\"partition\": \"unifrom\"}}", "unifrom", "nearest is \"uniform\"");
-    REFUSED("{\"spillway\": {\"partition\": \"type:\"}}", "type:REGEX");
+    REFUSED("{\"spillway\": {\"partition\": \"type:\"}}", "\"type:\" is not");
     REFUSED("{\"spillway\": {\"partition\": 3}}", "spillway.partition", "found an integer");
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, 3]}}", "2 stages",
-            "found 2 numbers");
+            "found 2 numbers, [0,3]");
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [1, 3, 4]}}", "ascend from 0");
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, 3, 2]}}", "ascend from 0");
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2}, \"partition\": [0, -1, 2]}}",
@@ -158,7 +158,9 @@ static void bad_values_are_refused(void **state)
     REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 3}, \"partition\": [0, 2, 2, 4]}}",
             "all chunks but the first and the last one");
     REFUSED("{\"spillway\": {\"mesh\": \"automatic\"}}", "ds.json:1", "spillway.mesh",
-            "wanted an object");
+            "\"automatic\" is not \"auto\"");
+    REFUSED("{\"spillway\": {\"mesh\": {\"pipe\": 2,\n \"data\": 2}}}", "ds.json:2",
+            "spillway.mesh", "the data axis has no key");
     REFUSED("{\"spillway\": {\"mesh\": \"auto\"}, \"pipeline\": {\"stages\": 2}}", "ds.json:1",
             "pipeline.stages", "2 contradicts spillway.mesh \"auto\"");
 }
