@@ -189,9 +189,23 @@ static void print_neighbours(const struct sw_engine *e, struct sw_str *out)
     }
 }
 
+/* A job that lost hosts goes on with fewer ranks along data, and says so. */
+static void print_shrunk(const struct sw_engine *e, struct sw_str *out)
+{
+    const int asked = e->options.run.batch_ranks, before = asked > 0 ? sw_engine_batch_ranks(e) : 0;
+    if (asked > 0 && before != e->data.size && e->search.mesh.n == 0) {
+        sw_str_printf(
+            out,
+            "mesh: %d of the %d ranks that the job began with; data %d -> %d, pipe, tensor "
+            "and context as before\n",
+            e->world.size, asked, before, e->data.size);
+    }
+}
+
 void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out)
 {
     bool any = false;
+    print_shrunk(e, out);
     if (e->world.size == 1) {
         return;
     }

@@ -77,11 +77,12 @@ static sw_status refuse_op(const struct sw_graph *g, const struct sw_op *op, con
                            const struct sw_shares *shares)
 {
     const char *axis = shares->tensor > 1 ? "tensor" : "context";
+    const char *name = g->scopes[op->scope].name;
     return SW_FAIL(SW_E_UNSUP,
-                   "spillway.mesh.%s %lld: %s (%s) is not cut along the %s axis; ranks along data "
+                   "spillway.mesh.%s %lld: %s%s%s%s is not cut along the %s axis; ranks along data "
                    "work",
                    axis, (long long)(shares->tensor > 1 ? shares->tensor : shares->context), what,
-                   g->scopes[op->scope].name, axis);
+                   name[0] ? " (" : "", name, name[0] ? ")" : "", axis);
 }
 
 sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares)

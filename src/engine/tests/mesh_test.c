@@ -256,7 +256,7 @@ static void models_that_are_not_cut_are_refused(void **state)
     } models[] = {
         {"cifar.json",
          "{\"model_type\": \"cifar_net\"}",
-         {"spillway.mesh.tensor 2", "CIFAR", "data"}},
+         {"spillway.mesh.tensor 2", "the CIFAR network, which pools pictures, is not", "data"}},
         {"lstm.json",
          "{\"model_type\": \"bi_lstm_classifier\", \"vocab\": 53, \"width\": 8, \"hidden\": 6}",
          {"spillway.mesh.tensor 2", "LSTM", "data"}},
@@ -389,6 +389,23 @@ static void hosts_are_printed(void **state)
     sw_str_fini(&text);
 }
 
+static void a_shrunk_data_axis_is_printed(void **state)
+{
+    (void)state;
+    struct sw_engine e = {.world = {0, 2}, .data = {0, 1}, .options.run.batch_ranks = 6};
+    struct sw_str text = {0};
+    const int size[SW_AXIS_COUNT] = {[SW_AXIS_PIPE] = 2, 1, 1, 1, 1};
+    assert_int_equal(sw_mesh_init(&e.mesh, size, 2), SW_OK);
+    sw_engine_print_mesh(&e, &text);
+    assert_non_null(strstr(sw_str_text(&text), "2 of the 6 ranks"));
+    assert_non_null(strstr(sw_str_text(&text), "data 3 -> 1"));
+    sw_str_fini(&text);
+    e.options.run.batch_ranks = 2; /* a restart without a loss */
+    sw_engine_print_mesh(&e, &text);
+    assert_string_equal(sw_str_text(&text), "mesh: pipe 2\n");
+    sw_str_fini(&text);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -406,6 +423,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(models_that_are_not_cut_are_refused),
     cmocka_unit_test(groups_are_lent_by_axis),
     cmocka_unit_test(hosts_are_printed),
+    cmocka_unit_test(a_shrunk_data_axis_is_printed),
     cmocka_unit_test(lost_ranks_are_named_by_coordinates),
     cmocka_unit_test(a_pipeline_runs_no_parts_of_a_step),
 };
