@@ -11,38 +11,14 @@
 
 /* State that the layers of one forward share. */
 struct build {
-    const struct sw_encoder *m;
-    sw_graph *g;
-    const struct sw_forward_spec *spec;
-    sw_value mask, padding, all; /* i32 [B,T]: 1 for tokens, for padding, for both */
+    struct sw_encoder_build e; /* its mask is i32 [B,T]: 1 for tokens */
+    sw_value padding, all;     /* i32 [B,T]: 1 for padding, for tokens and padding */
     sw_value table, index; /* table: [2 span, C] of distances; index: its row for each distance */
-    struct sw_layer_names names;
 };
-
-/* A product that begins a branch: ranks have columns, whole units of them. */
-static sw_value columns(struct build *b, const char *suffix, sw_value x, int64_t out, int64_t unit)
-{
-    const struct sw_linear_spec spec = {
-        .in = b->m->super.width, .out = out, .std = b->m->spec.init_range, .columns = unit};
-    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
-}
-
-/* A product that ends a branch: ranks have rows. */
-static sw_value rows(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t unit)
-{
-    const struct sw_linear_spec spec = {
-        .in = in, .out = b->m->super.width, .std = b->m->spec.init_range, .rows = unit};
-    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
-}
-
-static sw_value norm(struct build *b, const char *name, sw_value x)
-{
-    return sw_nn_layer_norm(b->g, name, x, b->m->super.width, b->m->spec.eps);
-}
 
 static sw_value drop(struct build *b, sw_value x)
 {
-    return sw_dropout(b->g, x, b->m->spec.hidden_dropout);
+    return sw_dropout(b->e.g, x, b->e.m->spec.hidden_dropout);
 }
 
 /* ---- distances ---- */
@@ -63,12 +39,12 @@ static int64_t bucket_of(const struct sw_encoder_distances *d, int64_t apart)
 /* The distance of key j from query i is i - j. */
 static sw_value distances(struct build *b)
 {
-    const struct sw_encoder_distances *d = &b->m->spec.distances;
-    const int64_t n = b->spec->tokens, rows = 2 * n - 1;
+    const struct sw_encoder_distances *d = &b->e.m->spec.distances;
+    const int64_t n = b->e.spec->tokens, rows = 2 * n - 1;
     char name[48];
     int32_t *index = sw_alloc("model", (size_t)rows * sizeof *index);
     if (!index) {
-        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
+        sw_graph_fail(b->e.g, SW_E_NOMEM, "out of host memory for the model");
         return SW_NO_VALUE;
     }
     for (int64_t i = 0; i < rows; i++) {
@@ -76,29 +52,30 @@ static sw_value distances(struct build *b)
         index[i] = (int32_t)sw_max_i64(0, sw_min_i64(2 * d->span - 1, row));
     }
     snprintf(name, sizeof name, "relative_position.%lld", (long long)n);
-    const sw_value value = sw_constant(b->g, name, SW_I32, SW_SHAPE(rows), index);
+    const sw_value value = sw_constant(b->e.g, name, SW_I32, SW_SHAPE(rows), index);
     sw_free(index);
     return value;
 }
 
 static sw_value distance_table(struct build *b)
 {
-    const struct sw_encoder_distances *d = &b->m->spec.distances;
-    const sw_value table = sw_nn_table(b->g, "deberta.encoder.rel_embeddings", 2 * d->span,
-                                       b->m->super.width, b->m->spec.init_range);
-    return d->is_normed ? norm(b, "deberta.encoder.LayerNorm", table) : table;
+    const struct sw_encoder_distances *d = &b->e.m->spec.distances;
+    const sw_value table = sw_nn_table(b->e.g, "deberta.encoder.rel_embeddings", 2 * d->span,
+                                       b->e.m->super.width, b->e.m->spec.init_range);
+    return d->is_normed ? sw_encoder_norm(&b->e, "deberta.encoder.LayerNorm", table) : table;
 }
 
 /* Products of x [B,T,C] with distances; the table goes through the layer `suffix`. */
 static sw_value scores(struct build *b, sw_value x, const char *suffix, sw_value table, bool by_key,
                        double scale)
 {
-    const struct sw_encoder_spec *s = &b->m->spec;
-    const int64_t width = b->m->super.width, head = width / s->heads;
-    const sw_value of_table = columns(b, suffix, table, width, head);
+    const struct sw_encoder_spec *s = &b->e.m->spec;
+    const int64_t width = b->e.m->super.width, head = width / s->heads;
+    const sw_value of_table = sw_encoder_columns(&b->e, suffix, table, width, head);
     return sw_relative_scores(
-        b->g, sw_reshape(b->g, x, SW_SHAPE(b->spec->batch, b->spec->tokens, s->heads, head)),
-        sw_reshape(b->g, of_table, SW_SHAPE(2 * s->distances.span, s->heads, head)), b->index,
+        b->e.g,
+        sw_reshape(b->e.g, x, SW_SHAPE(b->e.spec->batch, b->e.spec->tokens, s->heads, head)),
+        sw_reshape(b->e.g, of_table, SW_SHAPE(2 * s->distances.span, s->heads, head)), b->index,
         by_key, scale);
 }
 
@@ -107,7 +84,7 @@ static sw_value scores(struct build *b, sw_value x, const char *suffix, sw_value
 static struct sw_attention_spec attention(const struct build *b, double scale)
 {
     return (struct sw_attention_spec){
-        .heads = b->m->spec.heads,
+        .heads = b->e.m->spec.heads,
         .scale = scale,
         .mask = SW_NO_VALUE,
         .position = SW_NO_VALUE,
@@ -123,21 +100,22 @@ static struct sw_attention_spec attention(const struct build *b, double scale)
 static sw_value with_padding(struct build *b, sw_value o, sw_value q, sw_value v)
 {
     const struct sw_attention_spec spec = attention(b, 0);
-    const sw_value mean = sw_reshape(b->g, sw_masked_mean(b->g, v, b->all),
-                                     SW_SHAPE(b->spec->batch, 1, b->m->super.width));
-    const sw_value seen = sw_attention(b->g, q, mean, mean, &spec);
-    return sw_add(b->g, sw_mask_rows(b->g, o, b->mask), sw_mask_rows(b->g, seen, b->padding));
+    const sw_value mean = sw_reshape(b->e.g, sw_masked_mean(b->e.g, v, b->all),
+                                     SW_SHAPE(b->e.spec->batch, 1, b->e.m->super.width));
+    const sw_value seen = sw_attention(b->e.g, q, mean, mean, &spec);
+    return sw_add(b->e.g, sw_mask_rows(b->e.g, o, b->e.mask),
+                  sw_mask_rows(b->e.g, seen, b->padding));
 }
 
 static sw_value attend(struct build *b, sw_value h)
 {
-    const struct sw_encoder_spec *s = &b->m->spec;
+    const struct sw_encoder_spec *s = &b->e.m->spec;
     const struct sw_encoder_distances *d = &s->distances;
-    const int64_t width = b->m->super.width, head = width / s->heads;
+    const int64_t width = b->e.m->super.width, head = width / s->heads;
     const double scale = 1 / sqrt((double)head * (double)d->terms);
-    const sw_value q = columns(b, "attention.self.query_proj", h, width, head);
-    const sw_value k = columns(b, "attention.self.key_proj", h, width, head);
-    const sw_value v = columns(b, "attention.self.value_proj", h, width, head);
+    const sw_value q = sw_encoder_columns(&b->e, "attention.self.query_proj", h, width, head);
+    const sw_value k = sw_encoder_columns(&b->e, "attention.self.key_proj", h, width, head);
+    const sw_value v = sw_encoder_columns(&b->e, "attention.self.value_proj", h, width, head);
     sw_value bias = SW_NO_VALUE;
     const bool relative = d->with_keys || d->with_queries;
     const sw_value table = relative ? drop(b, b->table) : SW_NO_VALUE;
@@ -150,113 +128,117 @@ static sw_value attend(struct build *b, sw_value h)
         const sw_value more = scores(
             b, k, d->is_shared ? "attention.self.query_proj" : "attention.self.pos_query_proj",
             table, true, scale);
-        bias = d->with_keys ? sw_add(b->g, bias, more) : more;
+        bias = d->with_keys ? sw_add(b->e.g, bias, more) : more;
     }
     struct sw_attention_spec spec = attention(b, scale);
     spec.dropout = s->attention_dropout;
-    spec.mask = b->mask;
+    spec.mask = b->e.mask;
     spec.bias = bias;
-    const sw_value o = with_padding(b, sw_attention(b->g, q, k, v, &spec), q, v);
-    return rows(b, "attention.output.dense", o, width, head);
+    const sw_value o = with_padding(b, sw_attention(b->e.g, q, k, v, &spec), q, v);
+    return sw_encoder_rows(&b->e, "attention.output.dense", o, width, head);
 }
 
 static sw_value layer(struct build *b, sw_value h)
 {
-    const struct sw_encoder_spec *s = &b->m->spec;
-    sw_scope_push(b->g, "attention");
+    const struct sw_encoder_spec *s = &b->e.m->spec;
+    sw_scope_push(b->e.g, "attention");
     const sw_value a = drop(b, attend(b, h));
-    sw_scope_pop(b->g);
-    h = norm(b, sw_name_in_layer(&b->names, "attention.output.LayerNorm"), sw_add(b->g, h, a));
-    sw_scope_push(b->g, "mlp");
-    const sw_value x = sw_act(b->g, columns(b, "intermediate.dense", h, s->inner, 1), s->act);
-    const sw_value f = drop(b, rows(b, "output.dense", x, s->inner, 1));
-    sw_scope_pop(b->g);
-    return norm(b, sw_name_in_layer(&b->names, "output.LayerNorm"), sw_add(b->g, h, f));
+    sw_scope_pop(b->e.g);
+    h = sw_encoder_norm(&b->e, sw_name_in_layer(&b->e.names, "attention.output.LayerNorm"),
+                        sw_add(b->e.g, h, a));
+    sw_scope_push(b->e.g, "mlp");
+    const sw_value x =
+        sw_act(b->e.g, sw_encoder_columns(&b->e, "intermediate.dense", h, s->inner, 1), s->act);
+    const sw_value f = drop(b, sw_encoder_rows(&b->e, "output.dense", x, s->inner, 1));
+    sw_scope_pop(b->e.g);
+    return sw_encoder_norm(&b->e, sw_name_in_layer(&b->e.names, "output.LayerNorm"),
+                           sw_add(b->e.g, h, f));
 }
 
 /* A convolution over the embedding's tokens, added to the output of the first layer. */
 static sw_value convolve(struct build *b, sw_value embedded, sw_value h)
 {
-    const struct sw_encoder_spec *s = &b->m->spec;
-    const int64_t width = b->m->super.width, n = s->distances.window;
+    const struct sw_encoder_spec *s = &b->e.m->spec;
+    const int64_t width = b->e.m->super.width, n = s->distances.window;
     const struct sw_window window = {.kernel = {1, n}, .padding = {0, (n - 1) / 2}};
     const struct sw_init init = {SW_INIT_NORMAL, s->init_range};
-    sw_scope_push(b->g, "conv");
+    sw_scope_push(b->e.g, "conv");
     const sw_value weight =
-        sw_param(b->g, "deberta.encoder.conv.conv.weight", SW_SHAPE(width, width, n), init);
-    const sw_value bias = sw_param(b->g, "deberta.encoder.conv.conv.bias", SW_SHAPE(width),
+        sw_param(b->e.g, "deberta.encoder.conv.conv.weight", SW_SHAPE(width, width, n), init);
+    const sw_value bias = sw_param(b->e.g, "deberta.encoder.conv.conv.bias", SW_SHAPE(width),
                                    (struct sw_init){SW_INIT_ZERO, 0});
-    const sw_value seen = sw_im2col(b->g, sw_transpose(b->g, embedded, 1, 2), &window);
-    sw_value x =
-        sw_linear(b->g, seen, sw_reshape(b->g, weight, SW_SHAPE(width, width * n)), bias, false);
-    x = sw_act(b->g, drop(b, sw_mask_rows(b->g, x, b->mask)), s->distances.window_act);
-    x = norm(b, "deberta.encoder.conv.LayerNorm", sw_add(b->g, h, x));
-    sw_scope_pop(b->g);
-    return sw_mask_rows(b->g, x, b->mask);
+    const sw_value seen = sw_im2col(b->e.g, sw_transpose(b->e.g, embedded, 1, 2), &window);
+    sw_value x = sw_linear(b->e.g, seen, sw_reshape(b->e.g, weight, SW_SHAPE(width, width * n)),
+                           bias, false);
+    x = sw_act(b->e.g, drop(b, sw_mask_rows(b->e.g, x, b->e.mask)), s->distances.window_act);
+    x = sw_encoder_norm(&b->e, "deberta.encoder.conv.LayerNorm", sw_add(b->e.g, h, x));
+    sw_scope_pop(b->e.g);
+    return sw_mask_rows(b->e.g, x, b->e.mask);
 }
 
 /* ---- the whole ---- */
 
 static sw_value embed(struct build *b, sw_value table, sw_value ids)
 {
-    const struct sw_encoder_spec *s = &b->m->spec;
-    const struct sw_model *m = &b->m->super;
-    sw_value h = sw_embedding(b->g, table, ids, s->padding_id);
+    const struct sw_encoder_spec *s = &b->e.m->spec;
+    const struct sw_model *m = &b->e.m->super;
+    sw_value h = sw_embedding(b->e.g, table, ids, s->padding_id);
     if (s->distances.adds_positions) {
-        const sw_value rows = sw_nn_table(b->g, "deberta.embeddings.position_embeddings",
+        const sw_value rows = sw_nn_table(b->e.g, "deberta.embeddings.position_embeddings",
                                           m->max_tokens, m->width, s->init_range);
-        const sw_value places = sw_model_input(b->g, m, b->spec, "positions");
-        h = sw_add(b->g, h, sw_embedding(b->g, rows, places, -1));
+        const sw_value places = sw_model_input(b->e.g, m, b->e.spec, "positions");
+        h = sw_add(b->e.g, h, sw_embedding(b->e.g, rows, places, -1));
     }
     if (s->types > 0) {
-        const sw_value rows = sw_nn_table(b->g, "deberta.embeddings.token_type_embeddings",
+        const sw_value rows = sw_nn_table(b->e.g, "deberta.embeddings.token_type_embeddings",
                                           s->types, m->width, s->init_range);
-        const sw_value types = sw_model_input(b->g, m, b->spec, "token_type_ids");
-        h = sw_add(b->g, h, sw_embedding(b->g, rows, types, -1));
+        const sw_value types = sw_model_input(b->e.g, m, b->e.spec, "token_type_ids");
+        h = sw_add(b->e.g, h, sw_embedding(b->e.g, rows, types, -1));
     }
-    h = norm(b, "deberta.embeddings.LayerNorm", h);
-    return drop(b, sw_mask_rows(b->g, h, b->mask));
+    h = sw_encoder_norm(&b->e, "deberta.embeddings.LayerNorm", h);
+    return drop(b, sw_mask_rows(b->e.g, h, b->e.mask));
 }
 
 static sw_value layers(struct build *b, sw_value embedded)
 {
     sw_value h = embedded;
-    for (b->names.layer = 0; b->names.layer < b->m->super.layers; b->names.layer++) {
-        sw_model_begin_layer(b->g, b->spec, &b->names, h);
+    for (b->e.names.layer = 0; b->e.names.layer < b->e.m->super.layers; b->e.names.layer++) {
+        sw_model_begin_layer(b->e.g, b->e.spec, &b->e.names, h);
         h = layer(b, h);
-        sw_scope_pop(b->g);
-        if (b->names.layer == 0 && b->m->spec.distances.window > 0) {
+        sw_scope_pop(b->e.g);
+        if (b->e.names.layer == 0 && b->e.m->spec.distances.window > 0) {
             h = convolve(b, embedded, h);
         }
     }
-    sw_model_name_hidden(b->g, b->spec, b->names.layer, h);
+    sw_model_name_hidden(b->e.g, b->e.spec, b->e.names.layer, h);
     return h;
 }
 
 static void forward(const struct sw_model *model, sw_graph *g, const struct sw_forward_spec *spec,
                     sw_value *out_loss)
 {
-    struct build b = {.m = SW_CONTAINER(model, struct sw_encoder, super), .g = g, .spec = spec};
-    b.names = (struct sw_layer_names){.trunk = "deberta", .layers = "encoder.layer"};
-    const struct sw_encoder_distances *d = &b.m->spec.distances;
+    struct build b = {
+        .e = {.m = SW_CONTAINER(model, struct sw_encoder, super), .g = g, .spec = spec}};
+    b.e.names = (struct sw_layer_names){.trunk = "deberta", .layers = "encoder.layer"};
+    const struct sw_encoder_distances *d = &b.e.m->spec.distances;
     if (spec->is_packed) {
         sw_graph_fail(g, SW_E_UNSUP, "%s: spillway.packing is not built in this version for it",
                       model->ops->model_type);
     }
     const sw_value ids = sw_model_input(g, model, spec, "input_ids");
-    b.mask = sw_model_input(g, model, spec, "attention_mask");
-    b.padding = sw_not_equal(g, b.mask, 1);
-    b.all = sw_not_equal(g, b.mask, -1); /* no mask entry equals -1: all ones */
+    b.e.mask = sw_model_input(g, model, spec, "attention_mask");
+    b.padding = sw_not_equal(g, b.e.mask, 1);
+    b.all = sw_not_equal(g, b.e.mask, -1); /* no mask entry equals -1: all ones */
     sw_scope_push(g, "deberta");
     const sw_value table = sw_nn_vocabulary(g, "deberta.embeddings.word_embeddings", model->vocab,
-                                            model->width, b.m->spec.init_range);
+                                            model->width, b.e.m->spec.init_range);
     if (d->with_keys || d->with_queries) {
         b.table = distance_table(&b);
         b.index = distances(&b);
     }
     const sw_value h = layers(&b, embed(&b, table, ids));
     sw_scope_pop(g);
-    *out_loss = sw_encoder_head(b.m, g, spec, h, table);
+    *out_loss = sw_encoder_head(b.e.m, g, spec, h, table);
 }
 
 /* ---- config.json ---- */

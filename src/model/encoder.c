@@ -7,54 +7,45 @@
 #include <stdio.h>
 #include <string.h>
 
-/* State that the layers of one forward share. */
-struct build {
-    const struct sw_encoder *m;
-    sw_graph *g;
-    const struct sw_forward_spec *spec;
-    sw_value mask, segments;
-    struct sw_layer_names names;
-};
-
 static const struct sw_encoder *encoder_of(const struct sw_model *model)
 {
     return SW_CONTAINER(model, struct sw_encoder, super);
 }
 
-/* A product that begins a branch: ranks have columns, whole units of them. */
-static sw_value columns(struct build *b, const char *suffix, sw_value x, int64_t out, int64_t unit)
+sw_value sw_encoder_columns(struct sw_encoder_build *b, const char *suffix, sw_value x, int64_t out,
+                            int64_t unit)
 {
     const struct sw_linear_spec spec = {
         .in = b->m->super.width, .out = out, .std = b->m->spec.init_range, .columns = unit};
     return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
-/* A product that ends a branch: ranks have rows. */
-static sw_value rows(struct build *b, const char *suffix, sw_value x, int64_t in, int64_t unit)
+sw_value sw_encoder_rows(struct sw_encoder_build *b, const char *suffix, sw_value x, int64_t in,
+                         int64_t unit)
 {
     const struct sw_linear_spec spec = {
         .in = in, .out = b->m->super.width, .std = b->m->spec.init_range, .rows = unit};
     return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
 }
 
-static sw_value norm(struct build *b, const char *name, sw_value x)
+sw_value sw_encoder_norm(struct sw_encoder_build *b, const char *name, sw_value x)
 {
     return sw_nn_layer_norm(b->g, name, x, b->m->super.width, b->m->spec.eps);
 }
 
-static sw_value drop(struct build *b, sw_value x, double p)
+static sw_value drop(struct sw_encoder_build *b, sw_value x, double p)
 {
     return sw_dropout(b->g, x, p);
 }
 
-static sw_value input(const struct build *b, const char *name)
+static sw_value input(const struct sw_encoder_build *b, const char *name)
 {
     return sw_model_input(b->g, &b->m->super, b->spec, name);
 }
 
 /* ---- embeddings ---- */
 
-static sw_value places(struct build *b, sw_value ids)
+static sw_value places(struct sw_encoder_build *b, sw_value ids)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const bool counts = s->counts_tokens && !b->spec->is_packed;
@@ -65,13 +56,13 @@ static sw_value places(struct build *b, sw_value ids)
     return s->counts_tokens ? sw_add_offset(b->g, positions, s->padding_id + 1) : positions;
 }
 
-static sw_value table_of(struct build *b, const char *suffix, int64_t rows)
+static sw_value table_of(struct sw_encoder_build *b, const char *suffix, int64_t rows)
 {
     return sw_nn_table(b->g, sw_name_in_trunk(&b->names, suffix), rows, b->m->super.width,
                        b->m->spec.init_range);
 }
 
-static sw_value table_of_positions(struct build *b, int64_t rows)
+static sw_value table_of_positions(struct sw_encoder_build *b, int64_t rows)
 {
     const struct sw_model *m = &b->m->super;
     char name[240];
@@ -82,7 +73,7 @@ static sw_value table_of_positions(struct build *b, int64_t rows)
     return sw_param(b->g, name, SW_SHAPE(rows, m->width), (struct sw_init){SW_INIT_SINES, 0});
 }
 
-static sw_value embed(struct build *b, sw_value table, sw_value ids)
+static sw_value embed(struct sw_encoder_build *b, sw_value table, sw_value ids)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const struct sw_encoder_names *n = &b->m->names;
@@ -95,13 +86,13 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids)
     const int64_t padding = s->counts_tokens ? s->padding_id : -1;
     const sw_value positions = table_of_positions(b, m->max_tokens + padding + 1);
     h = sw_add(b->g, h, sw_embedding(b->g, positions, places(b, ids), padding));
-    return drop(b, norm(b, sw_name_in_trunk(&b->names, n->embedding_norm), h),
+    return drop(b, sw_encoder_norm(b, sw_name_in_trunk(&b->names, n->embedding_norm), h),
                 s->embedding_dropout);
 }
 
 /* ---- a layer ---- */
 
-static sw_value attend(struct build *b, sw_value h)
+static sw_value attend(struct sw_encoder_build *b, sw_value h)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const struct sw_encoder_names *n = &b->m->names;
@@ -116,31 +107,31 @@ static sw_value attend(struct build *b, sw_value h)
         .segments = b->segments,
         .bias = SW_NO_VALUE,
     };
-    const sw_value q = columns(b, n->q, h, width, width / s->heads);
-    const sw_value k = columns(b, n->k, h, width, width / s->heads);
-    const sw_value v = columns(b, n->v, h, width, width / s->heads);
+    const sw_value q = sw_encoder_columns(b, n->q, h, width, width / s->heads);
+    const sw_value k = sw_encoder_columns(b, n->k, h, width, width / s->heads);
+    const sw_value v = sw_encoder_columns(b, n->v, h, width, width / s->heads);
     const sw_value o = sw_attention(b->g, q, k, v, &spec);
-    return rows(b, n->out, o, width, width / s->heads);
+    return sw_encoder_rows(b, n->out, o, width, width / s->heads);
 }
 
-static sw_value layer(struct build *b, sw_value h)
+static sw_value layer(struct sw_encoder_build *b, sw_value h)
 {
     const struct sw_encoder_spec *s = &b->m->spec;
     const struct sw_encoder_names *n = &b->m->names;
     sw_scope_push(b->g, "attention");
     const sw_value a = drop(b, attend(b, h), s->hidden_dropout);
     sw_scope_pop(b->g);
-    h = norm(b, sw_name_in_layer(&b->names, n->attention_norm), sw_add(b->g, h, a));
+    h = sw_encoder_norm(b, sw_name_in_layer(&b->names, n->attention_norm), sw_add(b->g, h, a));
     sw_scope_push(b->g, "mlp");
-    const sw_value hidden = sw_act(b->g, columns(b, n->up, h, s->inner, 1), s->act);
-    const sw_value f = drop(b, rows(b, n->down, hidden, s->inner, 1), s->hidden_dropout);
+    const sw_value hidden = sw_act(b->g, sw_encoder_columns(b, n->up, h, s->inner, 1), s->act);
+    const sw_value f = drop(b, sw_encoder_rows(b, n->down, hidden, s->inner, 1), s->hidden_dropout);
     sw_scope_pop(b->g);
-    return norm(b, sw_name_in_layer(&b->names, n->mlp_norm), sw_add(b->g, h, f));
+    return sw_encoder_norm(b, sw_name_in_layer(&b->names, n->mlp_norm), sw_add(b->g, h, f));
 }
 
 /* ---- the whole ---- */
 
-static sw_value layers(struct build *b, sw_value h)
+static sw_value layers(struct sw_encoder_build *b, sw_value h)
 {
     for (b->names.layer = 0; b->names.layer < b->m->super.layers; b->names.layer++) {
         sw_model_begin_layer(b->g, b->spec, &b->names, h);
@@ -154,7 +145,7 @@ static sw_value layers(struct build *b, sw_value h)
 void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss)
 {
-    struct build b = {.m = encoder_of(model), .g = g, .spec = spec};
+    struct sw_encoder_build b = {.m = encoder_of(model), .g = g, .spec = spec};
     b.names = (struct sw_layer_names){.trunk = b.m->names.trunk, .layers = b.m->names.layers};
     const sw_value ids = input(&b, "input_ids");
     b.segments = spec->is_packed ? input(&b, "segments") : SW_NO_VALUE;

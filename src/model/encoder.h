@@ -111,6 +111,26 @@ sw_status sw_bert_read(struct sw_json_doc *doc, const struct sw_json *config,
 extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_family_distilbert,
     sw_family_deberta;
 
+/* ---- layers (encoder.c) ---- */
+
+/* State that the layers of one forward share. */
+struct sw_encoder_build {
+    const struct sw_encoder *m;
+    sw_graph *g;
+    const struct sw_forward_spec *spec;
+    sw_value mask, segments;
+    struct sw_layer_names names;
+};
+
+/* A product that begins a branch: ranks have columns, whole units of them. suffix: in the layer */
+sw_value sw_encoder_columns(struct sw_encoder_build *b, const char *suffix, sw_value x, int64_t out,
+                            int64_t unit);
+/* A product that ends a branch: ranks have rows. */
+sw_value sw_encoder_rows(struct sw_encoder_build *b, const char *suffix, sw_value x, int64_t in,
+                         int64_t unit);
+/* name: complete */
+sw_value sw_encoder_norm(struct sw_encoder_build *b, const char *name, sw_value x);
+
 /* ---- heads (encoder_heads.c) ---- */
 
 /* x [..,in] -> [..,out], with the initial values of the family. */
