@@ -8,42 +8,24 @@
 
 #include "support/plans.h"
 #include "support/test.h"
+#include "support/towers.h"
 
 enum { BLOCKS = 6, MOST_VALUES = 512, MOST_BUFFERS = 512, MOST_SLOTS = 16 };
 
-/* A tower of blocks between an embedding and a head. All blocks read what was made before them
- * (`side`), and the positions, which depend on nothing. */
 static struct sw_graph *tower(bool tied)
 {
-    const struct sw_graph_options options = {
-        .dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
-    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
-    struct sw_graph *g;
-    char name[32];
-    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
-    const sw_value table = sw_param(g, "table", SW_SHAPE(19, 8), init);
-    const sw_value head = tied ? table : sw_param(g, "head", SW_SHAPE(19, 8), init);
-    const sw_value ids = sw_input(g, "ids", SW_I32, SW_SHAPE(3, 5));
-    sw_value h = sw_embedding(g, table, ids, -1);
-    const sw_value side =
-        sw_linear(g, h, sw_param(g, "side", SW_SHAPE(8, 8), init), SW_NO_VALUE, true);
-    for (int i = 0; i < BLOCKS; i++) {
-        snprintf(name, sizeof name, "h.%d", i);
-        sw_scope_push_block(g, name);
-        snprintf(name, sizeof name, "up.%d", i);
-        const sw_value up = sw_param(g, name, SW_SHAPE(8, 32), init);
-        snprintf(name, sizeof name, "down.%d", i);
-        const sw_value down = sw_param(g, name, SW_SHAPE(32, 8), init);
-        sw_value x = sw_act(g, sw_linear(g, h, up, SW_NO_VALUE, true), SW_ACT_GELU);
-        x = sw_dropout(g, sw_linear(g, x, down, SW_NO_VALUE, true), 0.1);
-        h = sw_add(g, sw_add(g, h, x), side);
-        sw_scope_pop(g);
-    }
-    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(3, 5));
-    const sw_value loss = sw_linear_cross_entropy(g, h, head, SW_NO_VALUE, labels, 0);
-    sw_output(g, "loss", loss);
-    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
-    return g;
+    return test_tower(&(struct test_tower){
+        .graph = {.dtype = SW_F32, .grad_dtype = SW_F32, .training = true},
+        .blocks = BLOCKS,
+        .batch = 3,
+        .tokens = 5,
+        .vocab = 19,
+        .width = 8,
+        .inner = 32,
+        .std = 0.1,
+        .is_tied = tied,
+        .has_side = true,
+    });
 }
 
 /* The lists of all stages. */

@@ -7,6 +7,7 @@
 #include "run/run.h"
 #include "support/plans.h"
 #include "support/test.h"
+#include "support/towers.h"
 
 enum { BLOCKS = 6, MOST_PARAMS = 16, MOST_BYTES = 1024, STEPS = 3 };
 
@@ -15,38 +16,19 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
     sw_device_query(ctx, desc, out);
 }
 
-/* Blocks with dropout between an embedding and a head; each block also reads what was made before
- * the first one. */
 static struct sw_graph *build(void)
 {
-    const struct sw_graph_options options = {
-        .dtype = SW_BF16, .grad_dtype = SW_BF16, .training = true, .loss_chunk = 5};
-    const struct sw_init init = {SW_INIT_NORMAL, 0.3};
-    struct sw_graph *g = NULL;
-    char name[32];
-    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
-    const sw_value table = sw_param(g, "table", SW_SHAPE(11, 6), init);
-    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(2, 3)), -1);
-    const sw_value side =
-        sw_linear(g, h, sw_param(g, "side", SW_SHAPE(6, 6), init), SW_NO_VALUE, true);
-    for (int i = 0; i < BLOCKS; i++) {
-        snprintf(name, sizeof name, "h.%d", i);
-        sw_scope_push_block(g, name);
-        snprintf(name, sizeof name, "up.%d", i);
-        const sw_value up = sw_param(g, name, SW_SHAPE(6, 8), init);
-        snprintf(name, sizeof name, "down.%d", i);
-        const sw_value down = sw_param(g, name, SW_SHAPE(8, 6), init);
-        sw_value x = sw_act(g, sw_linear(g, h, up, SW_NO_VALUE, true), SW_ACT_GELU);
-        x = sw_dropout(g, sw_linear(g, x, down, SW_NO_VALUE, true), 0.1);
-        h = sw_add(g, sw_add(g, h, x), side);
-        sw_scope_pop(g);
-    }
-    const sw_value head = sw_param(g, "head", SW_SHAPE(11, 6), init);
-    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(2, 3));
-    const sw_value loss = sw_linear_cross_entropy(g, h, head, SW_NO_VALUE, labels, 0);
-    sw_output(g, "loss", loss);
-    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
-    return g;
+    return test_tower(&(struct test_tower){
+        .graph = {.dtype = SW_BF16, .grad_dtype = SW_BF16, .training = true, .loss_chunk = 5},
+        .blocks = BLOCKS,
+        .batch = 2,
+        .tokens = 3,
+        .vocab = 11,
+        .width = 6,
+        .inner = 8,
+        .std = 0.3,
+        .has_side = true,
+    });
 }
 
 /* The parameters of all stages after training. */

@@ -6,38 +6,24 @@
 
 #include "support/plans.h"
 #include "support/test.h"
+#include "support/towers.h"
 #include "walk/walk.h"
 
 enum { MOST_STAGES = 8, MOST_PARTS = 32, MOST_RANKS = 16 };
 
-/* A model of equal blocks; what comes before and after them is small. */
+/* Blocks take nearly all of the time. */
 static struct sw_graph *tower(int blocks)
 {
-    const struct sw_graph_options options = {
-        .dtype = SW_F32, .grad_dtype = SW_F32, .training = true};
-    const struct sw_init init = {SW_INIT_NORMAL, 0.1};
-    struct sw_graph *g;
-    char name[32];
-    assert_int_equal(sw_graph_open(&options, &g), SW_OK);
-    const sw_value table = sw_param(g, "table", SW_SHAPE(2, 64), init);
-    const sw_value head = sw_param(g, "head", SW_SHAPE(2, 64), init);
-    sw_value h = sw_embedding(g, table, sw_input(g, "ids", SW_I32, SW_SHAPE(4, 16)), -1);
-    for (int i = 0; i < blocks; i++) {
-        snprintf(name, sizeof name, "h.%d", i);
-        sw_scope_push_block(g, name);
-        snprintf(name, sizeof name, "up.%d", i);
-        const sw_value up = sw_param(g, name, SW_SHAPE(64, 256), init);
-        snprintf(name, sizeof name, "down.%d", i);
-        const sw_value down = sw_param(g, name, SW_SHAPE(256, 64), init);
-        sw_value x = sw_act(g, sw_linear(g, h, up, SW_NO_VALUE, true), SW_ACT_GELU);
-        h = sw_add(g, h, sw_linear(g, x, down, SW_NO_VALUE, true));
-        sw_scope_pop(g);
-    }
-    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(4, 16));
-    const sw_value loss = sw_linear_cross_entropy(g, h, head, SW_NO_VALUE, labels, 0);
-    sw_output(g, "loss", loss);
-    assert_int_equal(sw_graph_backward(g, loss), SW_OK);
-    return g;
+    return test_tower(&(struct test_tower){
+        .graph = {.dtype = SW_F32, .grad_dtype = SW_F32, .training = true},
+        .blocks = blocks,
+        .batch = 4,
+        .tokens = 16,
+        .vocab = 2,
+        .width = 64,
+        .inner = 256,
+        .std = 0.1,
+    });
 }
 
 struct mesh {
