@@ -185,7 +185,7 @@ SECTION(sw_config_table_loco, "zero_optimization.zeropp_loco_param", loco_fields
 static const struct config_field activation_fields[] = {
     BOOL("partition_activations", AT(activation.partition_activations), "false",
          "split kept activations over the tensor axis",
-         NEEDLESS("the tensor axis has one rank in this version")),
+         NEEDLESS("spillway.gather_again decides it")),
     BOOL("contiguous_memory_optimization", NOWHERE, "false", "store kept activations in one buffer",
          NEEDLESS("the memory map has no fragmentation")),
     BOOL("cpu_checkpointing", AT(activation.cpu_checkpointing), "false",
