@@ -41,6 +41,12 @@ void sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
  * not overlap there is added to the step and to the part of its queue. */
 sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                        struct sw_clock_report *out);
+/* Walks the step of a pipeline with these costs (sw_clock_stages, which see); the paces are made
+ * here. The mesh has no accounting.
+ *
+ * seconds   out: time of a step */
+sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,
+                         double *seconds);
 /* Bytes that a device and its host exchange per second in one direction, while all ranks of the
  * node do. */
 double sw_cost_host_rate(const struct sw_cost_mesh *mesh);

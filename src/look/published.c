@@ -36,15 +36,24 @@ static double error_of(const struct pub_run *run, double tflops)
     return run->tflops[0] > 0 ? tflops / nearest - 1 : 0;
 }
 
+/* The one that was asked for, or that of the group. NULL = ours, which is that of pipelines. */
+static const struct sw_accounting *accounting_of(const struct report *r, const struct pub_run *run)
+{
+    return r->has_accounting ? r->accounting : run->setup.pipe > 1 ? NULL : run->group->accounting;
+}
+
 static void predict(const struct report *r, struct result *out)
 {
     const struct pub_run *run = out->run;
-    const struct sw_accounting *theirs = r->has_accounting ? r->accounting : run->group->accounting;
-    const struct sw_accounting *by[2] = {theirs, NULL};
+    const struct sw_accounting *by[2] = {accounting_of(r, run), NULL};
     struct pub_prediction *to[2] = {&out->theirs, &out->ours};
     for (int k = 0; k < 2; k++) {
         if (k == 1 && !r->wanted->ours) {
             snprintf(out->why[k], sizeof out->why[k], "not asked for");
+        } else if (k == 1 && !by[0]) {
+            out->ours = out->theirs;
+            out->ours.assumed = (struct sw_str){0};
+            memcpy(out->why[k], out->why[0], sizeof out->why[k]);
         } else if (sw_published_predict(run, by[k], NULL, to[k]) < 0) {
             snprintf(out->why[k], sizeof out->why[k], "%s", sw_error_message());
         }
@@ -180,7 +189,7 @@ static void print_fitted(const struct result *one, struct sw_str *out)
 static void print_details(const struct report *r, const struct result *one, struct sw_str *out)
 {
     const struct pub_run *run = one->run;
-    const struct sw_accounting *by = r->has_accounting ? r->accounting : run->group->accounting;
+    const struct sw_accounting *by = accounting_of(r, run);
     sw_str_printf(out, "\n%lld devices on %lld node%s of %s\n", (long long)run->devices,
                   (long long)run->nodes, run->nodes == 1 ? "" : "s", run->cluster);
     print_prediction(by ? by->name : "ours", &one->theirs, one->why[0], out);

@@ -78,13 +78,16 @@ struct pub_prediction {
     bool fits;
     struct pub_model model; /* with what was assumed */
     double rows;            /* samples per device and micro-batch */
-    int64_t micro_batches;
+    int64_t micro_batches, chunks;
     struct sw_figure sustained, reached; /* of the cluster's file */
     struct sw_str assumed;               /* what was assumed, in words */
 };
 /*
- * Plans and walks a run. accounting NULL: ours. as: instead of the group's fitted numbers; NULL =
- * these. out->assumed is the caller's, also after a failure.
+ * Plans and walks a run. Micro-batches, and chunks of a pipeline, that are not published are
+ * searched: the fastest ones that fit. out->assumed is the caller's, also after a failure.
+ *
+ * accounting   NULL = ours, which is the only one that has pipelines
+ * as           instead of the group's fitted numbers; NULL = these
  *
  * SW_E_UNSUP   the run has something that is not simulated; the message names it
  */

@@ -6,7 +6,6 @@
 
 #include "engine/engine.h"
 #include "look/published.h"
-#include "spillway/comm.h"
 
 enum { HEAD = 128, WIDTH_STEP = 1024, TOKENS = 1024, VOCAB = 51200 };
 
@@ -50,23 +49,30 @@ static int64_t cuts_of(const struct pub_setup *s)
     return sw_max_i64(1, s->tensor) * sw_max_i64(1, s->pipe);
 }
 
+/* The samples of a replica, and how many of them are a micro-batch. */
+static void cut_batch(const struct pub_run *run, double each, struct pub_prediction *p)
+{
+    const double cuts = (double)cuts_of(&run->setup), replicas = (double)run->devices / cuts;
+    p->rows = each / cuts;
+    p->micro_batches = (int64_t)fmax(1, (double)run->setup.global_batch / replicas / each);
+}
+
 /* Samples per device and micro-batch, and micro-batches of a replica. False: they follow from
- * nothing. */
+ * nothing. *is_open: the micro-batch is not published, and is searched. */
 static bool find_batch(const struct pub_run *run, const struct pub_fitted *fitted,
-                       struct pub_prediction *p)
+                       struct pub_prediction *p, bool *is_open)
 {
     const struct pub_setup *s = &run->setup;
-    const double cuts = (double)cuts_of(s), replicas = (double)run->devices / cuts;
+    const bool is_divided = s->rows == 0 && fitted->tokens == 0 && s->global_batch > 0;
     p->rows = s->rows;
     p->micro_batches = sw_max_i64(1, s->micro_batches);
+    p->chunks = sw_max_i64(1, s->chunks);
+    *is_open = is_divided && s->micro_batch == 0;
     if (s->rows == 0 && fitted->tokens > 0) {
         p->rows = fmax(1, floor(fitted->tokens / (double)p->model.seq_len + 0.5));
         sw_str_printf(&p->assumed, "%.0f tokens a step, fitted; ", fitted->tokens);
-    } else if (s->rows == 0 && s->global_batch > 0) {
-        const double batch = (double)s->global_batch / replicas;
-        const double each = s->micro_batch > 0 ? (double)s->micro_batch : batch;
-        p->rows = each / cuts;
-        p->micro_batches = (int64_t)fmax(1, batch / each);
+    } else if (is_divided) {
+        cut_batch(run, (double)sw_max_i64(1, s->micro_batch), p);
     }
     return p->rows > 0;
 }
@@ -77,12 +83,14 @@ static bool recomputes(const struct pub_run *run)
     return run->setup.recompute || run->by_parameters;
 }
 
-static sw_status check(const struct pub_run *run)
+static sw_status check(const struct pub_run *run, const struct sw_accounting *accounting)
 {
-    const struct pub_setup *s = &run->setup;
-    if (s->pipe > 1 || s->sequence_parallel) {
-        return SW_FAIL(SW_E_UNSUP, "%s: %s is not simulated yet", run->id,
-                       s->pipe > 1 ? "a pipeline" : "a sequence parallel region");
+    if (run->setup.sequence_parallel) {
+        return SW_FAIL(SW_E_UNSUP, "%s: a sequence parallel region is not simulated yet", run->id);
+    }
+    if (run->setup.pipe > 1 && accounting) {
+        return SW_FAIL(SW_E_UNSUP, "%s: the accounting %s has no pipelines; wanted ours", run->id,
+                       accounting->name);
     }
     if (run->model.parameters <= 0 && run->model.layers == 0) {
         return SW_FAIL(SW_E_UNSUP, "%s: the model is not published", run->id);
@@ -127,8 +135,16 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
                   is(s->checkpoints, "host") ? "true" : "false", (long long)s->stage);
     put_tier("offload_optimizer", s->states, out);
     put_tier("offload_param", s->stage == 3 ? s->parameters : NULL, out);
-    sw_str_printf(out, "},\"spillway\":{\"recompute\":\"%s\",\"mesh\":{\"tensor\":%lld}",
-                  recomputes(run) ? "blocks" : "none", (long long)sw_max_i64(1, s->tensor));
+    sw_str_printf(out,
+                  "},\"spillway\":{\"recompute\":\"%s\",\"mesh\":{\"tensor\":%lld,\"pipe\":%lld}",
+                  recomputes(run) ? "blocks" : "none", (long long)sw_max_i64(1, s->tensor),
+                  (long long)sw_max_i64(1, s->pipe));
+    if (s->pipe > 1) {
+        sw_str_puts(out, ",\"reduce\":\"boundary\"");
+    }
+    if (p->chunks > 1) {
+        sw_str_printf(out, ",\"schedule\":\"interleaved\",\"chunks\":%lld", (long long)p->chunks);
+    }
     sw_str_puts(out, budgets ? "}}"
                              : ",\"device_memory\":null,\"host_memory\":null,"
                                "\"nvme_space\":null}}");
@@ -145,8 +161,9 @@ static void write_model(const struct pub_model *m, struct sw_str *out)
                   (long long)m->seq_len, (long long)m->vocab);
 }
 
-static sw_status open_engine(const struct pub_run *run, const struct pub_prediction *p,
-                             bool budgets, sw_comm *comm, sw_engine **out)
+/* refusal: as for sw_lineup_try */
+static sw_status open_lineup(const struct pub_run *run, const struct pub_prediction *p,
+                             bool budgets, struct sw_plan_refusal *refusal, struct sw_lineup *out)
 {
     struct sw_str config = {0}, model = {0}, device = {0};
     write_config(run, p, budgets, &config);
@@ -156,11 +173,10 @@ static sw_status open_engine(const struct pub_run *run, const struct pub_predict
     const struct sw_engine_options o = {.config.text = config.ptr,
                                         .model.path = model.ptr,
                                         .inputs.seq_len = p->model.seq_len,
-                                        .run = {.comm = comm, .device = device.ptr},
-                                        .train = {.wanted = true, .no_dropout = true},
-                                        .plan.only = true};
+                                        .run.device = device.ptr,
+                                        .train = {.wanted = true, .no_dropout = true}};
     const sw_status st = failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a published run")
-                                : sw_initialize(&o, out);
+                                : sw_lineup_try(&o, (int)run->devices, refusal, out);
     sw_str_fini(&config);
     sw_str_fini(&model);
     sw_str_fini(&device);
@@ -189,23 +205,55 @@ static void fit_cluster(const struct pub_run *run, const struct pub_fitted *fitt
     }
 }
 
-static void find_tiers(const struct sw_engine_facts *f, struct pub_prediction *p)
+/* The bytes of the stage that takes most of each tier. */
+static void find_tiers(const struct sw_lineup *lineup, struct pub_prediction *p)
 {
-    const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f->device->memory_bytes,
-                                         [SW_TIER_HOST] = f->device->host_bytes,
-                                         [SW_TIER_DISK] = f->device->disk_bytes};
     p->fits = true;
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        p->bytes[t] = f->plan->tier_bytes[t];
-        p->there[t] = there[t];
-        p->fits &= p->bytes[t] <= there[t];
+    for (int s = 0; s < lineup->n; s++) {
+        const struct sw_engine_facts f = sw_engine_facts(lineup->stages[s].engine);
+        const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f.device->memory_bytes,
+                                             [SW_TIER_HOST] = f.device->host_bytes,
+                                             [SW_TIER_DISK] = f.device->disk_bytes};
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            const size_t bytes = f.plan->tier_bytes[t];
+            p->bytes[t] = s > 0 && p->bytes[t] > bytes ? p->bytes[t] : bytes;
+            p->there[t] = there[t];
+            p->fits &= p->bytes[t] <= there[t];
+        }
     }
 }
 
-static sw_status walk(const struct pub_run *run, const struct sw_accounting *accounting,
-                      const struct sw_cluster *c, sw_engine *e, struct pub_prediction *p)
+/* A pipeline is described by the stage that computes longest. */
+static sw_status walk_stages(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                             struct sw_clock_report *out)
 {
-    const struct sw_engine_facts f = sw_engine_facts(e);
+    const size_t n = (size_t)lineup->n;
+    struct sw_clock_rank *ranks = sw_alloc_zero("look", n, sizeof *ranks);
+    struct sw_clock_report *reports = sw_alloc_zero("look", n, sizeof *reports);
+    double seconds = 0;
+    sw_status st = ranks && reports ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for stages");
+    for (int s = 0; s < lineup->n && st >= 0; s++) {
+        ranks[s] = (struct sw_clock_rank){.plan = sw_engine_facts(lineup->stages[s].engine).plan,
+                                          .report = &reports[s]};
+    }
+    st = st < 0 ? st : sw_cost_stages(ranks, lineup->n, mesh, &seconds);
+    for (int s = 0; s < lineup->n && st >= 0; s++) {
+        if (s == 0 || reports[s].passes.busy > out->passes.busy) {
+            *out = reports[s];
+        }
+        sw_free(reports[s].instrs);
+    }
+    out->instrs = NULL;
+    out->seconds = seconds;
+    sw_free(ranks);
+    sw_free(reports);
+    return st;
+}
+
+static sw_status walk(const struct pub_run *run, const struct sw_accounting *accounting,
+                      const struct sw_cluster *c, const struct sw_lineup *lineup,
+                      struct pub_prediction *p)
+{
     const struct sw_cost_mesh mesh = {.cluster = c,
                                       .ranks = run->devices,
                                       .accounting = accounting,
@@ -213,8 +261,11 @@ static sw_status walk(const struct pub_run *run, const struct sw_accounting *acc
                                       .states_on_disk = is(run->setup.states, "nvme"),
                                       .parameters_on_disk = is(run->setup.parameters, "nvme")};
     struct sw_clock_report clock;
-    find_tiers(&f, p);
-    SW_TRY(sw_cost_step(f.plan, &mesh, &clock));
+    memset(&clock, 0, sizeof clock);
+    find_tiers(lineup, p);
+    SW_TRY(lineup->n > 1
+               ? walk_stages(lineup, &mesh, &clock)
+               : sw_cost_step(sw_engine_facts(lineup->stages[0].engine).plan, &mesh, &clock));
     const double samples = p->rows * (double)run->devices * (double)p->micro_batches;
     p->seconds = clock.seconds;
     p->bound = clock.bound;
@@ -227,16 +278,91 @@ static sw_status walk(const struct pub_run *run, const struct sw_accounting *acc
 
 /* In another accounting the plan has no budgets: that system's memory is not ours. */
 static sw_status predict(const struct pub_run *run, const struct sw_accounting *accounting,
-                         const struct sw_cluster *c, struct pub_prediction *p)
+                         const struct sw_cluster *c, struct sw_plan_refusal *refusal,
+                         struct pub_prediction *p)
 {
-    sw_comm *comm = NULL;
-    sw_engine *e = NULL;
-    SW_TRY(sw_comm_open(&(struct sw_transport){.size = (int)run->devices}, &comm));
-    sw_status st = open_engine(run, p, !accounting, comm, &e);
-    st = st < 0 ? st : walk(run, accounting, c, e, p);
-    sw_close(e);
-    sw_comm_close(comm, st < 0);
+    struct sw_lineup lineup;
+    SW_TRY(open_lineup(run, p, !accounting, refusal, &lineup));
+    const sw_status st = walk(run, accounting, c, &lineup, p);
+    sw_lineup_close(&lineup);
     return st;
+}
+
+/* ---- what is searched ---- */
+
+struct search {
+    const struct pub_run *run;
+    const struct sw_accounting *accounting;
+    const struct sw_cluster *cluster;
+    int tried, fitting;
+};
+
+/* Takes a prediction if it fits and is faster than `best`. */
+static sw_status try_one(struct search *s, struct pub_prediction one, struct pub_prediction *best)
+{
+    struct sw_plan_refusal refusal;
+    const sw_status st = predict(s->run, s->accounting, s->cluster, &refusal, &one);
+    s->tried++;
+    if (st >= 0 && one.fits) {
+        s->fitting++;
+        *best = best->seconds > 0 && best->seconds <= one.seconds ? *best : one;
+    }
+    return st == SW_E_NOMEM ? SW_OK : st;
+}
+
+/* Micro-batches of a power of two that divide a replica's batch. */
+static sw_status search_micro_batch(struct search *s, struct pub_prediction *best)
+{
+    enum { LARGEST = 16 };
+    const int64_t batch = s->run->setup.global_batch * cuts_of(&s->run->setup) / s->run->devices;
+    struct pub_prediction one = *best;
+    for (int64_t each = 1; each <= LARGEST && batch % each == 0; each *= 2) {
+        cut_batch(s->run, (double)each, &one);
+        SW_TRY(try_one(s, one, best));
+    }
+    return SW_OK;
+}
+
+/* Chunks of at least one block, which need as many micro-batches as a multiple of the stages. */
+static sw_status search_chunks(struct search *s, struct pub_prediction *best)
+{
+    const int64_t pipe = s->run->setup.pipe;
+    struct pub_prediction one = *best;
+    for (int64_t chunks = 2; chunks * pipe <= one.model.layers && one.micro_batches % pipe == 0;
+         chunks++) {
+        one.chunks = chunks;
+        if (one.model.layers % (chunks * pipe) == 0) {
+            SW_TRY(try_one(s, one, best));
+        }
+    }
+    return SW_OK;
+}
+
+/* Searches the micro-batch first, then the chunks with the best one. */
+static sw_status search(struct search *s, bool micro_batch, struct pub_prediction *p)
+{
+    const bool chunks = s->run->setup.pipe > 1 && s->run->setup.chunks == 0;
+    if (micro_batch) {
+        SW_TRY(search_micro_batch(s, p));
+    } else {
+        SW_TRY(try_one(s, *p, p));
+    }
+    if (chunks && s->fitting > 0) {
+        SW_TRY(search_chunks(s, p));
+    }
+    if (s->fitting == 0) { /* says which bytes are missing */
+        return predict(s->run, s->accounting, s->cluster, NULL, p);
+    }
+    const double each = p->rows * (double)cuts_of(&s->run->setup);
+    if (micro_batch) {
+        sw_str_printf(&p->assumed, "micro-batches of %.0f; ", each);
+    }
+    if (chunks) {
+        sw_str_printf(&p->assumed, "%lld chunk%s a stage; ", (long long)p->chunks,
+                      p->chunks == 1 ? "" : "s");
+    }
+    sw_str_printf(&p->assumed, "the fastest of %d plans that fit, of %d; ", s->fitting, s->tried);
+    return SW_OK;
 }
 
 sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
@@ -244,10 +370,11 @@ sw_status sw_published_predict(const struct pub_run *run, const struct sw_accoun
 {
     const struct pub_fitted *fitted = as ? as : &run->group->fitted;
     struct sw_cluster *c = NULL;
+    bool micro_batch = false;
     *out = (struct pub_prediction){0};
-    SW_TRY(check(run));
+    SW_TRY(check(run, accounting));
     out->model = assume_model(run, &out->assumed);
-    if (!find_batch(run, fitted, out)) {
+    if (!find_batch(run, fitted, out, &micro_batch)) {
         return SW_FAIL(SW_E_UNSUP, "%s: the batch is not published", run->id);
     }
     if (!run->setup.recompute && recomputes(run)) {
@@ -255,7 +382,10 @@ sw_status sw_published_predict(const struct pub_run *run, const struct sw_accoun
     }
     SW_TRY(sw_cluster_open(run->cluster, &c));
     fit_cluster(run, fitted, c, out);
-    const sw_status st = predict(run, accounting, c, out);
+    struct search s = {.run = run, .accounting = accounting, .cluster = c};
+    const bool is_open = micro_batch || (run->setup.pipe > 1 && run->setup.chunks == 0);
+    const sw_status st =
+        is_open ? search(&s, micro_batch, out) : predict(run, accounting, c, NULL, out);
     sw_cluster_close(c);
     return st;
 }
