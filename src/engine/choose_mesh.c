@@ -124,7 +124,8 @@ static sw_status refuse_all(const struct sw_mesh_choice *choice)
     sw_mesh_try_print(best, &why);
     const sw_status st = SW_FAIL(
         best->result == SW_MESH_MISSES ? SW_E_NOMEM : SW_E_CONFIG,
-        "spillway.mesh \"auto\": none of %d meshes of %d ranks can be had; the nearest one, %s, %s",
+        "spillway.mesh \"auto\": none of the %d meshes of %d ranks is possible; the nearest one, "
+        "%s, %s",
         choice->n, choice->ranks, sw_mesh_words(&best->mesh, words), sw_str_text(&why));
     sw_str_fini(&why);
     return st;

@@ -26,7 +26,7 @@ static void list_cuts(const struct sw_engine *e, struct axis out[N_CUTS])
     out[2] = (struct axis){"spillway.mesh.context", SW_AXIS_CONTEXT, p->context};
 }
 
-/* The number of ranks is not a multiple of the product of the sizes. */
+/* Refuses a number of ranks that is not a multiple of the product of the sizes. */
 static sw_status refuse_sizes(const struct sw_engine *e, int64_t cuts)
 {
     const struct sw_parallel_config *p = &e->config->parallel;
@@ -39,7 +39,7 @@ static sw_status refuse_sizes(const struct sw_engine *e, int64_t cuts)
         (long long)cuts, e->world.size);
 }
 
-/* Messages name ranks by their coordinates, if there is more than the data axis. */
+/* Lets messages name ranks by their coordinates, if there is more than the data axis. */
 static sw_status name_ranks(const struct sw_engine *e)
 {
     enum { NAME = 96 };
@@ -152,7 +152,7 @@ static bool share_host(const struct sw_engine *e, int a, int b)
     return strcmp(host_of(e, a), host_of(e, b)) == 0;
 }
 
-/* " on host-1 (ranks 0 to 3), host-2 (ranks 4 to 7)", by runs of ranks. */
+/* Appends hosts by runs of ranks: " on host-1 (ranks 0 to 3), host-2 (ranks 4 to 7)". */
 static void print_hosts(const struct sw_engine *e, struct sw_str *out)
 {
     enum { MOST = 8 };

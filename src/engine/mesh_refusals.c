@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The features that an axis of the mesh does not support. Each is a row with what works instead;
-// to support one, remove its row. Plans refuse further ones, of models and schedules, themselves.
+// to support one, remove its row. Plans refuse features of models and schedules themselves.
 #include "engine/private.h"
 
 struct refusal {

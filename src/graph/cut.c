@@ -192,7 +192,7 @@ static void set_effects(const struct sw_op_desc *desc, const struct axes *axes, 
     }
 }
 
-/* Makes one unit of so many. */
+/* Makes one unit of `units` units. */
 static void join_units(struct sw_cut *cut, int64_t units)
 {
     cut->n = sw_ceil_div(cut->n, units);

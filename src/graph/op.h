@@ -282,7 +282,7 @@ struct sw_linear_ce_attrs {
     int64_t whole;
     struct sw_tile_attrs tile;
 };
-/* Rows of w, which has so many, without padding. */
+/* Number of words, without padding. rows: of w */
 static inline int64_t sw_linear_ce_words(const struct sw_linear_ce_attrs *attrs, int64_t rows)
 {
     const int64_t left = attrs->whole - attrs->tile.first;
@@ -367,10 +367,10 @@ struct sw_cross_entropy_attrs {
     double smoothing;
     bool ignores_beyond, partial;
     /* number of all classes, if logits are those of some, from `first` on; further columns are
-     * padding, which gets the gradient 0. 0 = logits are those of all */
+     * padding, which gets the gradient 0. 0 = the logits have all classes */
     int64_t whole, first;
 };
-/* Columns of logits, which have so many, without padding. */
+/* Number of classes, without padding. columns: of the logits */
 static inline int64_t sw_cross_entropy_classes(const struct sw_cross_entropy_attrs *attrs,
                                                int64_t columns)
 {

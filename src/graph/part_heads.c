@@ -54,7 +54,7 @@ static sw_value turn_packed(struct sw_part_pass *p, sw_value x)
     return sw_part_turn(p, sw_reshape(g, by_rank, shape), 1, 2);
 }
 
-/* Heads from a value of which all ranks have the same tokens, such as their mean. */
+/* Takes heads from a value that all ranks have, such as the mean of the tokens. */
 static sw_value heads_of_all(struct sw_part_pass *p, sw_value v, int64_t heads, int64_t copies)
 {
     const bool is_copied = p->forms[v].native.kind == SW_SPREAD_COPIED;
@@ -63,7 +63,7 @@ static sw_value heads_of_all(struct sw_part_pass *p, sw_value v, int64_t heads, 
     return sw_part_change(p, all.kind, x, SW_SPREAD_CUT, 2);
 }
 
-/* Copies of key heads until each rank has those that its queries need. */
+/* Number of copies of each key head with which every rank has the ones that its queries need. */
 static int64_t copies_of_heads(const struct sw_attention_attrs *attrs, int n)
 {
     const int64_t most = attrs->heads / attrs->kv_heads;

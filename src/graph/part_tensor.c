@@ -3,7 +3,7 @@
 // value that was computed from parts; sums over ranks; copies; a part of the rows; whole inputs.
 #include "graph/part.h"
 
-/* By parts of a parameter, or of what was computed from parts. */
+/* The op works on parts of a parameter, or on values that were computed from parts. */
 static bool by_parts(struct sw_part_pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
 {
     struct sw_op_part part;

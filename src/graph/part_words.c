@@ -5,7 +5,7 @@
 
 #include "graph/part.h"
 
-/* A loss over the words of this rank, and from those of all ranks the whole loss. */
+/* Adds the loss over the words of this rank, and the merge of all ranks' losses. */
 static void merge_words(struct sw_part_pass *p, const struct sw_op *op, const sw_value *in,
                         int n_in)
 {
@@ -59,7 +59,7 @@ bool sw_part_by_words(struct sw_part_pass *p, const struct sw_op *op)
     return true;
 }
 
-/* The same for logits of which ranks have some classes. */
+/* Adds the same for logits of which each rank has some classes. */
 static void merge_classes(struct sw_part_pass *p, const struct sw_op *op, sw_value logits,
                           sw_value labels)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that can share a forward. What the axes tensor and context cannot cut is refused
-// before any pass cuts it.
+// Checks that ranks can share a forward: models that the axes tensor and context cannot cut are
+// refused before any pass cuts them.
 #include <stdio.h>
 
 #include "graph/private.h"
@@ -17,7 +17,8 @@ const char *sw_list_divisors(int64_t n, char *buf, size_t cap)
     return buf;
 }
 
-/* Ranks have equally many key heads, or as many share one. Packed ones are not shared. */
+/* True if all ranks have equally many key heads, or if equally many ranks share each. Packed heads
+ * are not shared. */
 static bool divides_keys(const struct sw_attention_attrs *a, int64_t ranks)
 {
     return a->kv_heads % ranks == 0 || (!a->packed && ranks % a->kv_heads == 0);
@@ -59,7 +60,7 @@ static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,
                          context > 1 ? "; ring attention, which cuts no heads, is not built" : "");
 }
 
-/* Rows of ids are cut along the context axis. */
+/* Checks that rows of ids divide along the context axis. */
 static sw_status check_tokens(const struct sw_graph *g, const struct sw_op *op, int64_t context)
 {
     const struct sw_shape *ids = &g->values[op->in[1]].shape;

@@ -110,8 +110,8 @@ struct even_cut {
     int start;       /* first item of the last part */
 };
 
-/* Chooses the cut of the first i items into j parts of weight `most` or less. shift: weights lose
- * so many bits before they are squared, so that the sum does not overflow */
+/* Chooses the cut of the first i items into j parts of weight `most` or less. shift: bits
+ * that weights lose before they are squared, so that the sum does not overflow */
 static struct even_cut most_even(const struct even_cut *cuts, const int64_t *sums, int parts, int i,
                                  int j, int64_t most, int shift)
 {

@@ -166,10 +166,10 @@ static sw_status place_ops(const struct pass *p, enum sw_phase phase)
         const int maker = is_view ? part : furthest_maker(p, op, part);
         if (phase == SW_PHASE_FORWARD ? maker > part : maker < part) {
             return SW_FAIL(SW_E_UNSUP,
-                           "spillway.mesh.pipe: %s in %s reads what stage %d makes, and is on "
-                           "stage %d",
-                           sw_ir_op_name(op), sw_ir_where(ir, op), maker % p->stages,
-                           part % p->stages);
+                           "spillway.mesh.pipe: %s in %s is on stage %d, but reads a value of "
+                           "stage %d, which the step makes later",
+                           sw_ir_op_name(op), sw_ir_where(ir, op), part % p->stages,
+                           maker % p->stages);
         }
         p->op_part[i] = is_view ? EVERYWHERE : part;
         for (int k = 0; k < op->n_out; k++) {
@@ -323,7 +323,7 @@ static sw_value pack(struct pass *p, int part, sw_value v)
     return packed >= 0 && sw_op_order_add(&p->order, &op) ? packed : SW_NO_VALUE;
 }
 
-/* Gives a value that arrives, and the views of it, storage of their own: here is no op that writes
+/* Gives a value that arrives, and the views of it, storage of their own: no op of this stage writes
  * it in place. */
 static sw_value unpack(struct pass *p, sw_value v)
 {
@@ -401,8 +401,9 @@ static bool add_output_messages(struct pass *p)
     return good;
 }
 
-/* The part with which an op of this stage runs; -1 = it is not of this stage. A view needs what it
- * looks at. One of an earlier phase comes with the first part of its phase. */
+/* The part with which an op of this stage runs; -1 = it is not of this stage. A view comes with the
+ * value that it looks at. If an earlier phase makes that, it comes with the first part of its own
+ * phase. */
 static int runs_with(const struct pass *p, int32_t i)
 {
     const struct sw_ir *ir = p->ir;
@@ -434,7 +435,8 @@ static bool is_of_weights(const struct pass *p, const struct sw_ir_op *op)
     return is;
 }
 
-/* Adds the ops of a part in a phase, or those of weights. late: views of outputs of other stages */
+/* Adds the ops of a part in a phase, or its ops of weights only. late: views of outputs of other
+ * stages */
 static bool add_ops(struct pass *p, enum sw_phase phase, int part, bool of_weights, bool late)
 {
     const struct sw_ir *ir = p->ir;
