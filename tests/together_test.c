@@ -52,6 +52,28 @@ static void ranks_embed_the_lines_of_the_first(void **state)
     test_expect(command, 2, "cannot open nowhere.txt");
 }
 
+static void ranks_divide_the_windows_of_a_text(void **state)
+{
+    /* windows of 4 tokens; the last round of batches is not full on three ranks */
+    static const char *const keys[] = {"--batch 1", "--batch 1 --batches 4",
+                                       "--batch 2 --set zero_optimization.stage=3"};
+    const char *program = test_spillway();
+    char launcher[512], command[1024];
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        snprintf(command, sizeof command,
+                 "%s eval --model text/model --data text.txt --seq-len 4 --json %s", program,
+                 keys[i]);
+        char *one = printed("", command);
+        assert_true(strstr(one, "\"targets\":") != NULL);
+        snprintf(launcher, sizeof launcher, "%s launch --num-ranks 3 --", program);
+        char *three = printed(launcher, command);
+        assert_string_equal(one, three);
+        sw_free(three);
+        sw_free(one);
+    }
+}
+
 static int set_up(void **state)
 {
     static const char model[] =
@@ -64,11 +86,18 @@ static int set_up(void **state)
     test_expect("train --model bert.json --task masked --tokenizer . --data lines.txt --steps 1 "
                 "--output base --threads 1",
                 0, "model: base/model");
+    test_put("gpt.json", "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,"
+                         "\"n_embd\":24,\"n_layer\":1,\"n_head\":2}");
+    test_put("text.txt", "abc dec bde ace cab deb\n");
+    test_expect("train --model gpt.json --data text.txt --steps 1 --seq-len 4 --output text "
+                "--threads 1",
+                0, "model: text/model");
     return 0;
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_embed_the_lines_of_the_first),
+    cmocka_unit_test(ranks_divide_the_windows_of_a_text),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

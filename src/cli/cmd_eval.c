@@ -19,32 +19,61 @@ struct run {
     sw_comm *comm; /* of a process that a launcher started; else NULL */
 };
 
+/* Gathers the sum and count of each rank's batch. data: NULL = one rank */
+static sw_status gather(sw_comm *data, const double mine[2], double (*all)[2])
+{
+    if (!data) {
+        all[0][0] = mine[0];
+        all[0][1] = mine[1];
+        return SW_OK;
+    }
+    return sw_comm_all_gather(data, mine, all, sizeof *all, "the losses of batches");
+}
+
+/* Number of batches that are evaluated. */
+static int64_t count_batches(const struct run *run, const sw_dataset *dataset, int64_t batch)
+{
+    const int64_t n = (sw_dataset_n_samples(dataset, SW_SPLIT_VAL) + batch - 1) / batch;
+    return run->batches > 0 && run->batches < n ? run->batches : n;
+}
+
+/* Ranks along the data axis take the batches in turn. The losses are added in the order of the
+ * batches, as one rank adds them. */
 static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
                             double *sum, double *count)
 {
     const int64_t batch = sw_engine_micro_batch_size(engine), tokens = sw_engine_seq_len(engine);
-    const int64_t n_samples = sw_dataset_n_samples(dataset, SW_SPLIT_VAL);
+    const int64_t n_batches = count_batches(run, dataset, batch);
+    sw_comm *data = NULL;
+    int me = 0, n = 1;
+    sw_status st = sw_engine_axis(engine, "data", &me, &n);
+    st = st < 0 || n == 1 ? st : sw_engine_group(engine, "data", &data);
+    if (st < 0) {
+        return st;
+    }
     int32_t *ids = malloc((size_t)(batch * tokens) * sizeof *ids);
     int32_t *labels = malloc((size_t)(batch * tokens) * sizeof *labels);
-    sw_status st = ids && labels ? SW_OK : SW_E_NOMEM;
+    double(*all)[2] = malloc((size_t)n * sizeof *all);
+    st = ids && labels && all ? SW_OK : SW_E_NOMEM;
     const struct sw_shape shape = {2, {batch, tokens}};
     const struct sw_tensor tensors[] = {
         {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
         {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
     const struct sw_batch given = {tensors, 2};
-    int64_t done = 0;
-    for (int64_t first = 0; st >= 0 && first < n_samples; first += batch) {
-        double batch_sum = 0, batch_count = 0;
-        st = sw_dataset_fetch(dataset, SW_SPLIT_VAL, first, batch, ids, labels, NULL);
-        st = st < 0 ? st : sw_evaluate(engine, &given, &batch_sum, &batch_count);
-        *sum += batch_sum;
-        *count += batch_count;
-        if (run->batches > 0 && ++done == run->batches) {
-            break;
+    for (int64_t i = 0; st >= 0 && i < n_batches; i += n) {
+        double mine[2] = {0, 0};
+        /* rows after the last one are blank */
+        st = sw_dataset_fetch(dataset, SW_SPLIT_VAL, (i + me) * batch, batch, ids, labels, NULL);
+        st = st < 0 ? st : sw_evaluate(engine, &given, &mine[0], &mine[1]);
+        st = st < 0 ? st : gather(data, mine, all);
+        for (int r = 0; st >= 0 && r < n && i + r < n_batches; r++) {
+            *sum += all[r][0];
+            *count += all[r][1];
         }
     }
     free(ids);
     free(labels);
+    free(all);
     return st;
 }
 
@@ -222,7 +251,8 @@ int sw_cmd_eval(int argc, char **argv)
     const struct command command = {
         "eval", "--model DIR --data FILE.. [..]",
         "Measures the loss and metrics over every row of the data. Ranks of a launcher evaluate\n"
-        "the same rows together; the first one prints.",
+        "together, and the first one prints. Along the data axis they divide the windows of a\n"
+        "text; rows of other tasks are the same on all ranks.",
         CLI_FLAGS(flags),
         "--model run/model --data test.txt\n"
         "--model bert-reviews --data reviews.csv --task classify\n"
