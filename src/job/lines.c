@@ -139,7 +139,9 @@ void sw_job_print_head(const struct job *job)
     fputs(sw_str_text(&mesh), job->out);
     sw_str_fini(&mesh);
     fprintf(job->out, "plan%s: device %s, host %s, disk %s\nkernels: %s\n",
-            job->facts.world.size > 1 ? " of a rank" : "",
+            job->facts.config->parallel.pipe > 1 ? " of rank 0" /* stages differ */
+            : job->facts.world.size > 1          ? " of a rank"
+                                                 : "",
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
             format_tier(job, SW_TIER_HOST, bytes[SW_TIER_HOST]),
             format_tier(job, SW_TIER_DISK, bytes[SW_TIER_DISK]), job->facts.kernel_set);
