@@ -182,8 +182,9 @@ static void fill_messages(const struct picture *p, int stage, char line[])
 static void print_text(const struct picture *p, struct sw_str *out)
 {
     char line[TEXT_COLUMNS + 1];
-    sw_str_printf(out, "\na step of %.6f s, %s, %lld micro-batches on a rank; %s", p->seconds,
-                  p->schedule, (long long)p->micro_batches, sw_str_text(&p->mesh));
+    sw_str_printf(out, "\na step of %.6f s, %s, %lld micro-batch%s on a rank%s%s", p->seconds,
+                  p->schedule, (long long)p->micro_batches, p->micro_batches == 1 ? "" : "es",
+                  p->mesh.len > 0 ? "; " : "\n", sw_str_text(&p->mesh));
     for (int s = 0; s < p->n; s++) {
         fill_columns(p, &p->lanes[s], line);
         sw_str_printf(out, "stage %-3d|%s| idle %5.1f%%\n", s, line, 100 * p->lanes[s].idle);
@@ -197,7 +198,7 @@ static void print_text(const struct picture *p, struct sw_str *out)
         "digit: forward of that micro-batch (mod 10), with its waits; letter: backward (a = 0; A: "
         "gradients of weights alone); =: update; .: nothing\n>, <: a message to the next or the "
         "previous stage begins (x: both); idle: share of the time from the first forward to the "
-        "last backward\n");
+        "last backward in which the stage does not compute\n");
 }
 
 /* ---- JSON ---- */

@@ -20,22 +20,27 @@ static int write_model(void **state)
     return 0;
 }
 
-static sw_status draw(const char *schedule, const char *svg, bool json, char **out)
+static sw_status draw_on(int ranks, const char *schedule, const char *svg, bool json, char **out)
 {
     static const char *const rates[] = {"f32=2", "copy=4", "comm=1"};
     char config[256];
     const struct sw_predict_options wanted = {
-        .rates = rates, .n_rates = 3, .ranks = STAGES, .json = json};
+        .rates = rates, .n_rates = 3, .ranks = ranks, .json = json};
     snprintf(
         config, sizeof config,
         "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"}, "
         "\"spillway\": {\"micro_batches\": %d, \"schedule\": \"%s\", \"mesh\": {\"pipe\": %d}}}",
-        K, schedule, STAGES);
+        K, schedule, ranks);
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = test_at("model.json"),
                                               .inputs.seq_len = 8,
                                               .train.wanted = true};
     return sw_plan_schedule_text(&options, &wanted, svg, out);
+}
+
+static sw_status draw(const char *schedule, const char *svg, bool json, char **out)
+{
+    return draw_on(STAGES, schedule, svg, json, out);
 }
 
 static void draw_well(const char *schedule, const char *svg, bool json, char **out)
@@ -136,6 +141,16 @@ static void micro_batches_pass_through_all_stages(void **state)
     }
 }
 
+static void one_rank_has_a_line_and_a_lane(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    assert_int_equal(draw_on(1, "horizontal", NULL, false, &text), SW_OK);
+    assert_non_null(strstr(text, ", horizontal, 4 micro-batches on a rank\nstage 0  |"));
+    assert_null(strstr(text, "mesh"));
+    sw_text_free(text);
+}
+
 static void the_text_has_a_lane_for_each_stage(void **state)
 {
     (void)state;
@@ -180,6 +195,7 @@ static void a_picture_is_written(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(micro_batches_pass_through_all_stages),
     cmocka_unit_test(the_text_has_a_lane_for_each_stage),
+    cmocka_unit_test(one_rank_has_a_line_and_a_lane),
     cmocka_unit_test(a_picture_is_written),
 };
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = write_model};
