@@ -36,10 +36,10 @@ sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t byte
 /* ---- header.c: what precedes the messages to a peer, in one process's bytes ---- */
 
 /* Not an exchange, but a notice: the sender cannot continue, for the reason in `what`; or because a
- * rank cannot that `what` names. */
-enum { SW_ABORT_OF_SENDER = 1, SW_ABORT_OF_PEER };
+ * rank cannot that `what` names. Or it goes on, but has waited long for the ranks in `what`. */
+enum { SW_ABORT_OF_SENDER = 1, SW_ABORT_OF_PEER, SW_NOTICE_OF_WAIT };
 struct sw_comm_header {
-    uint32_t abort; /* 0, or one of these */
+    uint32_t notice; /* 0, or one of these */
     uint32_t n_messages;
     int64_t sequence;
     uint64_t bytes; /* of all messages */

@@ -3,6 +3,9 @@
 // followed by the messages. A broken connection means that the rank is gone, which is known at
 // once. A silent rank is known at the deadline.
 //
+// A rank that waits for another one may wait for a third, which has stopped. So each tells its
+// peers, before the deadline, for whom it waits; an error then names the last one of such a chain.
+//
 // A group has sockets of its own, so the messages of different groups never wait for each other.
 // Invariant: only the thread that is in an exchange of a group writes to its sockets; if there is
 // none, whoever ends the job writes the reason.
@@ -12,8 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include <linux/sockios.h>
 
 #include "comm/tcp/tcp.h"
 
@@ -43,7 +49,10 @@ struct tcp {
     bool busy, told; /* a thread is in an exchange; the peers know that this rank has ended */
     int rank, size;
     double deadline_s;
-    int *fds; /* [size] */
+    double begun;  /* time of the present exchange */
+    bool has_news; /* a peer that it waits for has said for whom it waits itself */
+    int *fds;      /* [size] */
+    char (*awaited)[sizeof((struct sw_comm_header){0}).what]; /* [size] for whom a peer waits */
     char (*hosts)[SW_TCP_HOST_CAP];
     struct talk *out, *in; /* [size] */
     struct pollfd *polls;  /* [size + 1] the last one is hub->wake */
@@ -104,7 +113,7 @@ static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int pee
     char them[SW_RANK_TEXT], plain[1024], why[1280];
     h->what[sizeof h->what - 1] = '\0';
     sw_plain_words(h->what, plain, sizeof plain);
-    if (h->abort == SW_ABORT_OF_PEER) {
+    if (h->notice == SW_ABORT_OF_PEER) {
         snprintf(why, sizeof why, "%s", plain);
     } else {
         snprintf(why, sizeof why, "%s (%s) cannot go on: %s",
@@ -116,15 +125,62 @@ static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int pee
     return sw_comm_ended(x, c->rank, why);
 }
 
-static sw_status say_late(const struct tcp *c, const struct sw_exchange *x)
+/* The ranks that this exchange waits for, with those that they have said to wait for. */
+static struct sw_str list_awaited(const struct tcp *c, const struct sw_exchange *x)
 {
-    struct sw_str missing = {0};
+    struct sw_str list = {0};
     for (int r = 0; r < c->size; r++) {
+        char text[SW_TCP_HOST_CAP + sizeof *c->awaited + 16];
+        const char *for_whom = c->awaited[r];
         if (c->in[r].busy || c->out[r].busy) {
-            sw_comm_list_rank(&missing, x, r, c->hosts[r]);
+            snprintf(text, sizeof text, "%s%s%s", c->hosts[r], *for_whom ? ", waits for " : "",
+                     for_whom);
+            sw_comm_list_rank(&list, x, r, text);
         }
     }
+    return list;
+}
+
+static sw_status say_late(const struct tcp *c, const struct sw_exchange *x)
+{
+    struct sw_str missing = list_awaited(c, x);
     return sw_comm_late(x, c->rank, c->deadline_s, &missing);
+}
+
+/* Notes for whom a peer waits. That it waits for this rank is no news. A notice that comes early is
+ * of a wait that has ended: if it had not, its sender's deadline would pass before this one's. */
+static void note_awaited(struct tcp *c, const struct sw_exchange *x, int peer,
+                         struct sw_comm_header *h)
+{
+    char me[SW_RANK_TEXT], mine[128];
+    h->what[sizeof h->what - 1] = '\0';
+    snprintf(mine, sizeof mine, "%.100s (", sw_comm_rank_text(x->names, c->rank, me));
+    if (sw_now_s() - c->begun > c->deadline_s / 4 && !strstr(h->what, mine)) {
+        sw_plain_words(h->what, c->awaited[peer], sizeof c->awaited[peer]);
+        c->has_news |= c->in[peer].busy || c->out[peer].busy;
+    }
+}
+
+/* Tells the peers on all connections that no thread uses. Where bytes are still unsent, a notice
+ * might be cut. */
+static void tell_awaited(struct tcp *c, const struct sw_exchange *x)
+{
+    struct sw_comm_header h = {.notice = SW_NOTICE_OF_WAIT};
+    struct sw_str list = list_awaited(c, x);
+    snprintf(h.what, sizeof h.what, "%s", sw_str_text(&list));
+    sw_str_fini(&list);
+    c->has_news = false;
+    pthread_mutex_lock(&c->hub->lock);
+    for (struct tcp *to = c->hub->ended ? NULL : c->hub->first; to; to = to->next) {
+        for (int r = 0; !to->busy && r < to->size; r++) {
+            int unsent = 0;
+            if (r != to->rank && to->fds[r] >= 0 && ioctl(to->fds[r], SIOCOUTQ, &unsent) == 0 &&
+                unsent == 0) {
+                (void)!send(to->fds[r], &h, sizeof h, MSG_NOSIGNAL | MSG_DONTWAIT);
+            }
+        }
+    }
+    pthread_mutex_unlock(&c->hub->lock);
 }
 
 /* Another thread of this rank has failed, or was told to end. */
@@ -140,8 +196,13 @@ static sw_status say_ended(const struct tcp *c, const struct sw_exchange *x)
 static sw_status check_header(struct tcp *c, const struct sw_exchange *x, int peer)
 {
     struct sw_comm_header *theirs = &c->in[peer].header;
-    return theirs->abort ? say_aborted(c, x, peer, theirs)
-                         : sw_comm_header_check(theirs, x, c->rank, peer);
+    if (theirs->notice == SW_NOTICE_OF_WAIT) {
+        note_awaited(c, x, peer, theirs);
+        c->in[peer].header_done = 0;
+        return SW_OK;
+    }
+    return theirs->notice ? say_aborted(c, x, peer, theirs)
+                          : sw_comm_header_check(theirs, x, c->rank, peer);
 }
 
 /* ---- moving bytes ---- */
@@ -172,7 +233,7 @@ static bool said_why(struct tcp *c, int peer, struct sw_comm_header *out)
         skip -= heads ? 0 : (size_t)n;
         done += heads ? (size_t)n : 0;
         if (done == sizeof *out) {
-            if (out->abort) {
+            if (out->notice && out->notice != SW_NOTICE_OF_WAIT) {
                 return true;
             }
             skip = (size_t)out->bytes;
@@ -241,10 +302,15 @@ static sw_status listen_to(struct tcp *c, const struct sw_exchange *x, int peer,
     if (n < 0) {
         return errno == EAGAIN || errno == EINTR ? SW_OK : say_gone(c, x, peer, errno);
     }
-    if ((size_t)n == sizeof h && h.abort) {
+    const bool tells = (size_t)n == sizeof h && h.notice;
+    if (tells && h.notice != SW_NOTICE_OF_WAIT) {
         return say_aborted(c, x, peer, &h);
     }
-    *out_ahead = true;
+    if (tells) {
+        note_awaited(c, x, peer, &h);
+        (void)!recv(c->fds[peer], &h, sizeof h, MSG_DONTWAIT);
+    }
+    *out_ahead = !tells;
     return SW_OK;
 }
 
@@ -307,23 +373,38 @@ static void finish_frames(struct tcp *c, const struct sw_exchange *x)
     }
 }
 
-static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
+/* Messages to and from all peers begin; none has moved yet. */
+static void start_all(struct tcp *c, const struct sw_exchange *x)
 {
-    const double until = sw_now_s() + c->deadline_s;
+    c->begun = sw_now_s();
+    c->has_news = false;
     for (int r = 0; r < c->size; r++) {
+        c->awaited[r][0] = '\0';
         start(&c->out[r], x, r, true);
         start(&c->in[r], x, r, false);
         c->polls[r] = (struct pollfd){.fd = c->fds[r], .events = POLLIN};
     }
     c->polls[c->size] = (struct pollfd){.fd = c->hub->wake, .events = POLLIN};
+}
+
+static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
+{
+    double wait_s = c->deadline_s * 3 / 4; /* until it tells whom it waits for, or gives up */
+    start_all(c, x);
     for (int r = 0; r < c->size; r++) {
         SW_TRY(advance(c, x, r, true));
         c->polls[r].events |= c->out[r].busy ? POLLOUT : 0;
     }
     while (is_busy(c)) {
-        const double left = until - sw_now_s();
-        if (left <= 0) {
+        const double left = c->begun + wait_s - sw_now_s();
+        const bool tells = left <= 0 && wait_s < c->deadline_s;
+        if (left <= 0 && !tells) {
             return say_late(c, x);
+        }
+        if (tells || (c->has_news && wait_s == c->deadline_s)) {
+            tell_awaited(c, x);
+            wait_s = c->deadline_s;
+            continue;
         }
         const int n = poll(c->polls, (nfds_t)c->size + 1, (int)(left * 1000) + 1);
         if (n < 0 && errno != EINTR) {
@@ -345,7 +426,7 @@ static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
  * of this transport. */
 static void tell_peers(struct tcp *c)
 {
-    struct sw_comm_header h = {.abort = c->hub->of_peer ? SW_ABORT_OF_PEER : SW_ABORT_OF_SENDER};
+    struct sw_comm_header h = {.notice = c->hub->of_peer ? SW_ABORT_OF_PEER : SW_ABORT_OF_SENDER};
     memcpy(h.what, c->hub->why, sizeof h.what);
     c->told = true;
     for (int r = 0; r < c->size; r++) {
@@ -417,6 +498,7 @@ static void free_tcp(struct tcp *c)
     }
     sw_free(c->fds);
     sw_free(c->hosts);
+    sw_free(c->awaited);
     sw_free(c->out);
     sw_free(c->in);
     sw_free(c->polls);
@@ -467,13 +549,14 @@ static struct tcp *make_tcp(struct hub *hub, int rank, int size, double deadline
     *c = (struct tcp){.hub = hub, .rank = rank, .size = size, .deadline_s = deadline_s};
     c->fds = sw_alloc("comm", n * sizeof *c->fds);
     c->hosts = sw_alloc_zero("comm", n, sizeof *c->hosts);
+    c->awaited = sw_alloc_zero("comm", n, sizeof *c->awaited);
     c->out = sw_alloc_zero("comm", n, sizeof *c->out);
     c->in = sw_alloc_zero("comm", n, sizeof *c->in);
     c->polls = sw_alloc_zero("comm", n + 1, sizeof *c->polls);
     for (size_t r = 0; c->fds && r < n; r++) {
         c->fds[r] = -1;
     }
-    if (!c->fds || !c->hosts || !c->out || !c->in || !c->polls) {
+    if (!c->fds || !c->hosts || !c->awaited || !c->out || !c->in || !c->polls) {
         free_tcp(c);
         return NULL;
     }
