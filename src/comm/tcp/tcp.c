@@ -161,8 +161,8 @@ static void note_awaited(struct tcp *c, const struct sw_exchange *x, int peer,
     }
 }
 
-/* Tells the peers on all connections that no thread uses. Where bytes are still unsent, a notice
- * might be cut. */
+/* Tells the peers on all connections that no thread uses. If many bytes are under way, a notice
+ * might be cut; a few, such as an earlier notice without a reply, leave room. */
 static void tell_awaited(struct tcp *c, const struct sw_exchange *x)
 {
     struct sw_comm_header h = {.notice = SW_NOTICE_OF_WAIT};
@@ -173,9 +173,9 @@ static void tell_awaited(struct tcp *c, const struct sw_exchange *x)
     pthread_mutex_lock(&c->hub->lock);
     for (struct tcp *to = c->hub->ended ? NULL : c->hub->first; to; to = to->next) {
         for (int r = 0; !to->busy && r < to->size; r++) {
-            int unsent = 0;
-            if (r != to->rank && to->fds[r] >= 0 && ioctl(to->fds[r], SIOCOUTQ, &unsent) == 0 &&
-                unsent == 0) {
+            int under_way = 0;
+            if (r != to->rank && to->fds[r] >= 0 && ioctl(to->fds[r], SIOCOUTQ, &under_way) == 0 &&
+                under_way <= 4 * (int)sizeof h) {
                 (void)!send(to->fds[r], &h, sizeof h, MSG_NOSIGNAL | MSG_DONTWAIT);
             }
         }
@@ -488,12 +488,21 @@ static void give_up(void *ctx, sw_status reason)
     pthread_mutex_unlock(&hub->lock);
 }
 
+/* Notices that nobody has read would make the kernel cut off what the peer has yet to read. */
+static void close_quietly(int fd)
+{
+    char lost[4096];
+    shutdown(fd, SHUT_WR);
+    while (recv(fd, lost, sizeof lost, MSG_DONTWAIT) > 0) {
+    }
+    close(fd);
+}
+
 static void free_tcp(struct tcp *c)
 {
     for (int r = 0; c->fds && r < c->size; r++) {
         if (c->fds[r] >= 0) {
-            shutdown(c->fds[r], SHUT_WR);
-            close(c->fds[r]);
+            close_quietly(c->fds[r]);
         }
     }
     sw_free(c->fds);
