@@ -331,6 +331,10 @@ static void killed_and_resumed_on_other_meshes(void **state)
 {
     (void)state;
     const int kills = n_kills(2);
+    char *const end_of_one = want;
+    const size_t len_of_one = want_len;
+    const double seconds_of_one = whole_s;
+    want = NULL;
     for (tensor = 1; tensor <= 2; tensor++) {
         char output[128];
         snprintf(output, sizeof output, "%s/slices.%d", test_folder(), tensor);
@@ -338,6 +342,10 @@ static void killed_and_resumed_on_other_meshes(void **state)
         kill_meshes(2000 * tensor, (kills + tensor - 1) / 2);
     }
     tensor = 0;
+    sw_free(want);
+    want = end_of_one;
+    want_len = len_of_one;
+    whole_s = seconds_of_one;
 }
 
 /* ---- places of a save ---- */
