@@ -143,6 +143,29 @@ SW_API sw_status sw_plan_cluster_size(struct sw_plan_cluster *cluster);
  */
 SW_API sw_status sw_plan_cluster_text(const struct sw_engine_options *options,
                                       const struct sw_plan_cluster *cluster, char **out);
+/* A training on a growing part of a cluster. */
+struct sw_plan_scale {
+    const char *cluster; /* see struct sw_plan_cluster */
+    int64_t first, last; /* nodes; a rank on each of their devices */
+    double
+        tokens; /* to train on, an encoder-decoder's: of the encoder; 0 = days are not asked for */
+    double price; /* of a device for an hour; 0 = not asked for. Needs tokens */
+    bool json;
+};
+/*
+ * sw_plan_scale_text - the time of a step for each number of nodes from `first` to `last`, and the
+ * days and the money that so many tokens take.
+ *
+ * options      as for sw_plan_cluster_text. A mesh that is "auto" is chosen for each number
+ * out          the caller's: sw_text_free. A number of nodes without a plan has the reason instead
+ *              (JSON: "refused")
+ *
+ * SW_E_ARG     a number is out of range
+ *
+ * Other errors are those of sw_plan_cluster_text: of the last number, if none has a plan.
+ */
+SW_API sw_status sw_plan_scale_text(const struct sw_engine_options *options,
+                                    const struct sw_plan_scale *scale, char **out);
 /* Runs that others published, with predictions for them: docs/clusters.md. */
 struct sw_plan_published {
     const char *id;         /* a run, a group of runs, or "all" */

@@ -9,7 +9,7 @@
 #include "spillway/engine.h"
 #include "spillway/look.h"
 
-enum { OWN_FLAGS = 18, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+enum { OWN_FLAGS = 20, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
@@ -18,6 +18,9 @@ struct run {
     int64_t batch, stage, vocab, generate_tokens;
     const char *schedule;      /* a file, or "true"; NULL = not asked for */
     struct sw_plan_cluster on; /* name NULL: on this machine */
+    const char *nodes;         /* "N", or "A:B" */
+    struct sw_plan_scale scale;
+    bool has_rows; /* a row for each number of nodes is asked for, instead of a plan */
     struct sw_plan_published published;
     /* owned: the edit for --stage; device: the one of --on; batch_text: the value of --batch */
     char *owned, *device, batch_text[32];
@@ -122,14 +125,43 @@ static void engine_options(const struct run *run, const sw_train_setup *setup,
     }
 }
 
+/* --nodes N asks for a plan, unless --tokens asks for days. --nodes A:B asks for rows. */
+static int take_nodes(const struct command *command, struct run *run)
+{
+    const bool asks_for_days = run->scale.tokens != 0;
+    char *end = NULL;
+    if (!run->on.name && (run->nodes || asks_for_days)) {
+        return cli_fail(command, CLI_REFUSED, "%s needs --on, the cluster that has the nodes",
+                        run->nodes ? "--nodes" : "--tokens");
+    }
+    if (run->scale.price != 0 && !asks_for_days) {
+        return cli_fail(command, CLI_REFUSED, "--price needs --tokens");
+    }
+    const long long first = run->nodes ? strtoll(run->nodes, &end, 10) : 1;
+    run->has_rows = asks_for_days || (end && *end == ':');
+    const long long last = end && *end == ':' ? strtoll(end + 1, &end, 10) : first;
+    if (first < 1 || last < first || (end && *end)) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--nodes: wanted N or A:B with 1 <= A <= B, got \"%s\"", run->nodes);
+    }
+    if (run->has_rows && (run->train.o.ranks > 0 || run->schedule)) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--nodes A:B and --tokens take all devices of the nodes; leave out --ranks "
+                        "and --schedule");
+    }
+    run->on.nodes = run->nodes ? last : 0;
+    run->scale.first = first;
+    run->scale.last = last;
+    return -1;
+}
+
 /* The ranks of --on, and its device: both are the cluster's. */
 static int take_cluster(const struct command *command, struct run *run)
 {
     const size_t cap = run->on.name ? strlen(run->on.name) + sizeof "sim:" : 0;
-    if (!run->on.name) {
-        return run->on.nodes == 0 ? -1
-                                  : cli_fail(command, CLI_REFUSED,
-                                             "--nodes needs --on, the cluster that has them");
+    const int status = take_nodes(command, run);
+    if (status >= 0 || !run->on.name) {
+        return status;
     }
     if (run->train.device || run->predict || run->train.rates.n > 0) {
         return cli_fail(command, CLI_REFUSED,
@@ -313,7 +345,19 @@ static bool add_edit(struct sw_engine_options *o, const char *edit, const char *
     return *out != NULL;
 }
 
-/* Chooses the mesh first if it is "auto", so that all plans have the same. */
+static sw_status print_rows(const struct run *run, const struct sw_engine_options *o)
+{
+    struct sw_plan_scale wanted = run->scale;
+    char *out = NULL;
+    wanted.cluster = run->on.name;
+    wanted.json = run->json;
+    const sw_status st = sw_plan_scale_text(o, &wanted, &out);
+    printf("%s", out ? out : "");
+    sw_text_free(out);
+    return st;
+}
+
+/* Chooses the mesh first if it is "auto", so that all plans have the same. Rows have their own. */
 static int show(const struct command *command, const struct run *run)
 {
     sw_train_setup *setup = NULL;
@@ -324,12 +368,16 @@ static int show(const struct command *command, const struct run *run)
     sw_status st = sw_train_setup_open(&run->train.o, &setup);
     if (st >= 0) {
         engine_options(run, setup, &options);
+    }
+    if (st >= 0 && !run->has_rows) {
         st = sw_plan_mesh_choice(&options, (int)ranks_of(run), run->json, &edit, &choice);
     }
     if (st >= 0 && edit && !add_edit(&options, edit, &sets)) {
         status = cli_fail(command, CLI_FAILED, "out of memory");
     } else {
-        st = st < 0 ? st : print_plan(run, &options, choice);
+        st = st < 0          ? st
+             : run->has_rows ? print_rows(run, &options)
+                             : print_plan(run, &options, choice);
         status = st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
     }
     sw_train_setup_close(setup);
@@ -354,8 +402,12 @@ static int make_table(struct run *run, struct flag *out)
         {"--stage", FLAG_INT, &run->stage, "S", "ZeRO stage, instead of the configuration's", 0},
         {"--on", FLAG_TEXT, &run->on.name, "CLUSTER",
          "plan for a cluster that need not be there, by name or file: see docs/clusters.md", 0},
-        {"--nodes", FLAG_INT, &run->on.nodes, "N",
-         "nodes of --on (default: as many as --ranks needs, or 1)", 0},
+        {"--nodes", FLAG_TEXT, &run->nodes, "N|A:B",
+         "nodes of --on (default: as many as --ranks needs, or 1); A:B: a row for each number", 0},
+        {"--tokens", FLAG_REAL, &run->scale.tokens, "T",
+         "tokens to train on: print the days that --nodes take", 0},
+        {"--price", FLAG_REAL, &run->scale.price, "P",
+         "price of a device for an hour: print what --tokens cost", 0},
         {"--published", FLAG_TEXT, &run->published.id, "ID",
          "compare predictions with runs that others published: a run, a group, or all; exit status "
          "1 if a judged one is missed",
@@ -411,6 +463,7 @@ int sw_cmd_plan(int argc, char **argv)
         make_table(&run, table),
         "--model llama-3.1-8b --ranks 8 --summary\n"
         "--model gpt2 --on dgx2-v100 --nodes 2\n"
+        "--model gpt2-xl --on h100-node --nodes 1:4 --tokens 30e9 --price 2.5\n"
         "--model org/name --device-memory 8G --summary --predict\n"
         "--diff a.json b.json\n"
         "--published v100-512-zero-infinity-20T\n"};

@@ -70,6 +70,7 @@ static const struct {
     SIZE(sw_nvme_segment),
     SIZE(sw_plan_cluster),
     SIZE(sw_plan_published),
+    SIZE(sw_plan_scale),
     SIZE(sw_predict_options),
     SIZE(sw_reduction),
     SIZE(sw_report_options),

@@ -2,8 +2,18 @@
 // Declarations shared by the files of look. Private to the room.
 #pragma once
 
+#include "cost/cost.h"
 #include "engine/engine.h"
 
 /* Hands the text to the caller (sw_text_free). If st is an error, or memory ran out while the text
  * was written, it frees the text and returns the error. */
 sw_status sw_look_give(sw_status st, struct sw_str *text, char **out);
+
+/* ---- cluster_step.c ---- */
+
+/* Walks a step of all stages at a cluster's rates. A pipeline needs a mesh without accounting.
+ *
+ * out     of the stage that computes longest, without `instrs`; seconds: of the slowest stage
+ * flops   out: of a device's kernels in a step, the mean of all stages */
+sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                               struct sw_clock_report *out, double *flops);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/engine.h"
+#include "look/private.h"
 #include "look/published.h"
 
 enum { HEAD = 128, WIDTH_STEP = 1024, TOKENS = 1024, VOCAB = 51200 };
@@ -223,33 +223,6 @@ static void find_tiers(const struct sw_lineup *lineup, struct pub_prediction *p)
     }
 }
 
-/* A pipeline is described by the stage that computes longest. */
-static sw_status walk_stages(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
-                             struct sw_clock_report *out)
-{
-    const size_t n = (size_t)lineup->n;
-    struct sw_clock_rank *ranks = sw_alloc_zero("look", n, sizeof *ranks);
-    struct sw_clock_report *reports = sw_alloc_zero("look", n, sizeof *reports);
-    double seconds = 0;
-    sw_status st = ranks && reports ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for stages");
-    for (int s = 0; s < lineup->n && st >= 0; s++) {
-        ranks[s] = (struct sw_clock_rank){.plan = sw_engine_facts(lineup->stages[s].engine).plan,
-                                          .report = &reports[s]};
-    }
-    st = st < 0 ? st : sw_cost_stages(ranks, lineup->n, mesh, &seconds);
-    for (int s = 0; s < lineup->n && st >= 0; s++) {
-        if (s == 0 || reports[s].passes.busy > out->passes.busy) {
-            *out = reports[s];
-        }
-        sw_free(reports[s].instrs);
-    }
-    out->instrs = NULL;
-    out->seconds = seconds;
-    sw_free(ranks);
-    sw_free(reports);
-    return st;
-}
-
 static sw_status walk(const struct pub_run *run, const struct sw_accounting *accounting,
                       const struct sw_cluster *c, const struct sw_lineup *lineup,
                       struct pub_prediction *p)
@@ -261,18 +234,15 @@ static sw_status walk(const struct pub_run *run, const struct sw_accounting *acc
                                       .states_on_disk = is(run->setup.states, "nvme"),
                                       .parameters_on_disk = is(run->setup.parameters, "nvme")};
     struct sw_clock_report clock;
-    memset(&clock, 0, sizeof clock);
+    double flops;
     find_tiers(lineup, p);
-    SW_TRY(lineup->n > 1
-               ? walk_stages(lineup, &mesh, &clock)
-               : sw_cost_step(sw_engine_facts(lineup->stages[0].engine).plan, &mesh, &clock));
+    SW_TRY(sw_look_cluster_step(lineup, &mesh, &clock, &flops));
     const double samples = p->rows * (double)run->devices * (double)p->micro_batches;
     p->seconds = clock.seconds;
     p->bound = clock.bound;
     memcpy(p->part, clock.part, sizeof p->part);
     p->tflops =
         sw_published_flops(run, &p->model, samples) / clock.seconds / (double)run->devices / 1e12;
-    sw_free(clock.instrs);
     return SW_OK;
 }
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step of the opened stages at a cluster's rates.
+#include "cost/cost.h"
+#include "look/private.h"
+
+/* FLOPs of the kernels of a step. */
+static double flops_of(const struct sw_plan *plan, const struct sw_clock_report *clock)
+{
+    const struct sw_program *program = &plan->programs[0];
+    double sum = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        sum += (double)program->instrs[i].flops * (double)clock->instrs[i].runs;
+    }
+    return sum;
+}
+
+static sw_status walk(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                      struct sw_clock_rank *ranks, struct sw_clock_report *reports, double *seconds)
+{
+    for (int s = 0; s < lineup->n; s++) {
+        ranks[s] = (struct sw_clock_rank){.plan = sw_engine_facts(lineup->stages[s].engine).plan,
+                                          .report = &reports[s]};
+    }
+    if (lineup->n > 1) {
+        return sw_cost_stages(ranks, lineup->n, mesh, seconds);
+    }
+    const sw_status st = sw_cost_step(ranks[0].plan, mesh, &reports[0]);
+    *seconds = reports[0].seconds;
+    return st;
+}
+
+sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                               struct sw_clock_report *out, double *flops)
+{
+    const size_t n = (size_t)lineup->n;
+    struct sw_clock_rank *ranks = sw_alloc_zero("look", n, sizeof *ranks);
+    struct sw_clock_report *reports = sw_alloc_zero("look", n, sizeof *reports);
+    double seconds = 0;
+    const sw_status st = ranks && reports ? walk(lineup, mesh, ranks, reports, &seconds)
+                                          : SW_FAIL(SW_E_NOMEM, "out of host memory for stages");
+    *flops = 0;
+    for (int s = 0; s < lineup->n && st >= 0; s++) {
+        if (s == 0 || reports[s].passes.busy > out->passes.busy) {
+            *out = reports[s];
+        }
+        *flops += flops_of(ranks[s].plan, &reports[s]) / (double)n;
+        sw_free(reports[s].instrs);
+    }
+    if (st >= 0) {
+        out->instrs = NULL;
+        out->seconds = seconds;
+    }
+    sw_free(ranks);
+    sw_free(reports);
+    return st;
+}
