@@ -73,7 +73,7 @@ static sw_status look(struct sliced *job, sw_engine *e)
     keep(to, out, sw_logits_elems(e));
     const struct sw_program *program = &e->plan->programs[e->programs.logits];
     for (int i = 0; i < 3; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "hidden.%d", i);
         const struct sw_port *port = sw_program_output(program, name, 0);
         if (port) {
