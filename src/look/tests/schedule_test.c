@@ -158,7 +158,7 @@ static void the_text_has_a_lane_for_each_stage(void **state)
     draw_well("gpipe", NULL, false, &text);
     assert_non_null(strstr(text, ", gpipe, 4 micro-batches on a rank; mesh: pipe 3\n"));
     for (int s = 0; s < STAGES; s++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "\nstage %-3d|", s);
         const char *lane = strstr(text, name), *signs = "0123abcd=";
         assert_non_null(lane);
