@@ -47,8 +47,8 @@ sw_status sw_ir_list_holders(struct sw_ir *ir, const int *op_part, int stages)
     list_readers(ir, op_part, stages, params->holders);
     qsort(params->holders, (size_t)n, sizeof *params->holders, by_param);
     for (int32_t i = 0; i < n; i++) {
-        const struct sw_ir_holder *last = &params->holders[params->n_holders - 1];
-        if (params->n_holders == 0 || by_param(last, &params->holders[i]) != 0) {
+        const int32_t kept = params->n_holders;
+        if (kept == 0 || by_param(&params->holders[kept - 1], &params->holders[i]) != 0) {
             params->holders[params->n_holders++] = params->holders[i];
         }
     }
