@@ -11,6 +11,19 @@
 
 static const char lines[] = "a b c\nc\n\nh g f e d c b a b c\nb . a\n";
 
+/* A model with a tokenizer of words, which needs utf8proc. */
+static void train_encoder(void)
+{
+    static const char model[] =
+        "{\"model_type\":\"bert\",\"vocab_size\":14,\"hidden_size\":24,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":2,\"intermediate_size\":40,\"max_position_embeddings\":16}";
+    test_put("bert.json", model);
+    test_put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n");
+    test_expect("train --model bert.json --task masked --tokenizer . --data lines.txt --steps 1 "
+                "--output base --threads 1",
+                0, "model: base/model");
+}
+
 /* Returns what a command prints about the lines; sw_free. launcher: "" = one process */
 static char *printed(const char *launcher, const char *command)
 {
@@ -29,6 +42,7 @@ static void ranks_embed_the_lines_of_the_first(void **state)
     const char *program = test_spillway();
     char launcher[512], command[1024];
     (void)state;
+    train_encoder();
     snprintf(launcher, sizeof launcher, "%s launch --num-ranks 2 --", program);
     snprintf(command, sizeof command, "%s embed --model base/model --batch 2", program);
     char *one = printed("", command);
@@ -76,16 +90,8 @@ static void ranks_divide_the_windows_of_a_text(void **state)
 
 static int set_up(void **state)
 {
-    static const char model[] =
-        "{\"model_type\":\"bert\",\"vocab_size\":14,\"hidden_size\":24,\"num_hidden_layers\":2,"
-        "\"num_attention_heads\":2,\"intermediate_size\":40,\"max_position_embeddings\":16}";
     (void)state;
-    test_put("bert.json", model);
     test_put("lines.txt", lines);
-    test_put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n.\n");
-    test_expect("train --model bert.json --task masked --tokenizer . --data lines.txt --steps 1 "
-                "--output base --threads 1",
-                0, "model: base/model");
     test_put("gpt.json", "{\"model_type\":\"gpt2\",\"vocab_size\":40,\"n_positions\":16,"
                          "\"n_embd\":24,\"n_layer\":1,\"n_head\":2}");
     test_put("text.txt", "abc dec bde ace cab deb\n");
@@ -96,7 +102,7 @@ static int set_up(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(ranks_embed_the_lines_of_the_first),
+    TEST_IF(SW_HAVE_UTF8PROC, ranks_embed_the_lines_of_the_first),
     cmocka_unit_test(ranks_divide_the_windows_of_a_text),
 };
 
