@@ -36,10 +36,11 @@ static void keep(struct seen *to, const float *from, int64_t n)
     to->n += n;
 }
 
+/* ids: [2, SLICED_BATCH, SLICED_TOKENS] tokens, and a mask of ones */
 static void make_batch(const struct sw_engine *e, int32_t *ids, struct sw_tensor tensors[4],
                        struct sw_batch *out)
 {
-    static int32_t ones[SLICED_BATCH * SLICED_TOKENS];
+    int32_t *ones = ids + SLICED_BATCH * SLICED_TOKENS;
     const bool answers = sw_model_is_seq2seq(e->weights.model);
     const struct sw_shape shape = {2, {SLICED_BATCH, SLICED_TOKENS}};
     for (int i = 0; i < SLICED_BATCH * SLICED_TOKENS; i++) {
@@ -57,7 +58,7 @@ static void make_batch(const struct sw_engine *e, int32_t *ids, struct sw_tensor
 static sw_status look(struct sliced *job, sw_engine *e)
 {
     struct seen *to = &all[e->world.rank];
-    int32_t ids[SLICED_BATCH * SLICED_TOKENS];
+    int32_t ids[2 * SLICED_BATCH * SLICED_TOKENS];
     struct sw_tensor tensors[4];
     struct sw_batch batch;
     double loss[2];
@@ -153,7 +154,7 @@ static void ask_to_embed(struct sw_engine_options *o)
 static sw_status embed(struct sliced *job, sw_engine *e)
 {
     struct seen *to = &all[e->world.rank];
-    int32_t ids[SLICED_BATCH * SLICED_TOKENS];
+    int32_t ids[2 * SLICED_BATCH * SLICED_TOKENS];
     struct sw_tensor tensors[4];
     struct sw_batch batch;
     float out[SLICED_BATCH * 12];
