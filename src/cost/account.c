@@ -7,14 +7,14 @@
 
 #include "cost/private.h"
 
-enum class { CLASS_NONE, CLASS_UPDATE, CLASS_MOVED, CLASS_EXCHANGE, CLASS_COUNT };
+enum kind { KIND_NONE, KIND_UPDATE, KIND_MOVED, KIND_EXCHANGE, KIND_COUNT };
 
 struct account {
     const struct sw_plan *plan;
     const struct sw_program *program;
     const struct sw_cost_mesh *mesh;
     const struct sw_clock_report *clock;
-    double bytes[CLASS_COUNT][2]; /* of a step, into the device and out of it */
+    double bytes[KIND_COUNT][2]; /* of a step, into the device and out of it */
 };
 
 static bool is_transfer(const struct sw_instr *instr)
@@ -28,35 +28,37 @@ static bool is_out(const struct sw_instr *instr)
 }
 
 /* Optimizer states are the update's, wherever it runs. Kept activations are nobody's. */
-static enum class class_of(const struct account *a, const struct sw_instr *instr) {
-    if (instr->queue == SW_QUEUE_COMM){return CLASS_EXCHANGE;}
-if (instr->queue == SW_QUEUE_HOST)
+static enum kind kind_of(const struct account *a, const struct sw_instr *instr)
 {
-    return CLASS_UPDATE;
-}
-if (!is_transfer(instr)) {
-    return CLASS_NONE;
-}
-const struct sw_persistent *tensor =
-    instr->about->tensor ? sw_plan_find(a->plan, instr->about->tensor) : NULL;
-const bool is_state = tensor && tensor->role == SW_ROLE_STATE;
-if (instr->segment >= SW_SEGMENT_UPDATE || (is_state && sw_state_is_optimizer(tensor->state))) {
-    return CLASS_UPDATE;
-}
-return tensor ? CLASS_MOVED : CLASS_NONE;
+    if (instr->queue == SW_QUEUE_COMM) {
+        return KIND_EXCHANGE;
+    }
+    if (instr->queue == SW_QUEUE_HOST) {
+        return KIND_UPDATE;
+    }
+    if (!is_transfer(instr)) {
+        return KIND_NONE;
+    }
+    const struct sw_persistent *tensor =
+        instr->about->tensor ? sw_plan_find(a->plan, instr->about->tensor) : NULL;
+    const bool is_state = tensor && tensor->role == SW_ROLE_STATE;
+    if (instr->segment >= SW_SEGMENT_UPDATE || (is_state && sw_state_is_optimizer(tensor->state))) {
+        return KIND_UPDATE;
+    }
+    return tensor ? KIND_MOVED : KIND_NONE;
 }
 
 /* Bytes that the system moves over those of the plan; 0 = as planned. */
-static double scale_of(const struct account *a, enum class class, bool out)
+static double scale_of(const struct account *a, enum kind kind, bool out)
 {
     const struct sw_cost_mesh *mesh = a->mesh;
     const double elems = mesh->parameters / (double)mesh->ranks;
-    const double *bytes = a->bytes[class];
-    if (class == CLASS_UPDATE && mesh->states_on_disk && bytes[out] > 0) {
+    const double *bytes = a->bytes[kind];
+    if (kind == KIND_UPDATE && mesh->states_on_disk && bytes[out] > 0) {
         return (out ? mesh->accounting->update_written : mesh->accounting->update_read) * elems /
                bytes[out];
     }
-    if (class == CLASS_MOVED && mesh->parameters_on_disk && bytes[0] + bytes[1] > 0) {
+    if (kind == KIND_MOVED && mesh->parameters_on_disk && bytes[0] + bytes[1] > 0) {
         return mesh->accounting->moved * elems / (bytes[0] + bytes[1]);
     }
     return 0;
@@ -67,7 +69,7 @@ static void sum_bytes(struct account *a)
     for (int32_t i = 0; i < a->program->n_instrs; i++) {
         const struct sw_instr *instr = &a->program->instrs[i];
         if (is_transfer(instr)) {
-            a->bytes[class_of(a, instr)][is_out(instr)] +=
+            a->bytes[kind_of(a, instr)][is_out(instr)] +=
                 (double)instr->bytes * (double)a->clock->instrs[i].runs;
         }
     }
@@ -94,19 +96,19 @@ void sw_cost_account(const struct sw_plan *plan, const struct sw_cost_mesh *mesh
     sum_bytes(&a);
     for (int32_t i = 0; i < a.program->n_instrs; i++) {
         const struct sw_instr *instr = &a.program->instrs[i];
-        const enum class class = class_of(&a, instr);
-        const double scale = is_transfer(instr) ? scale_of(&a, class, is_out(instr)) : 0;
+        const enum kind kind = kind_of(&a, instr);
+        const double scale = is_transfer(instr) ? scale_of(&a, kind, is_out(instr)) : 0;
         const struct sw_cost cost =
             scale > 0 ? sw_cost_disk(mesh, !is_out(instr), scale * (double)instr->bytes)
                       : costs[i][1];
-        if (class == CLASS_NONE) {
+        if (kind == KIND_NONE) {
             continue;
         }
         moved[i] = cost.seconds * (double)clock->instrs[i].runs;
         costs[i][0] = costs[i][1] = (struct sw_cost){0};
-        if (class == CLASS_EXCHANGE) {
+        if (kind == KIND_EXCHANGE) {
             (by->exchanges_overlap ? out->beside : out->alone)[SW_QUEUE_COMM] += moved[i];
-        } else if (class == CLASS_MOVED) {
+        } else if (kind == KIND_MOVED) {
             (by->parameters_overlap ? out->beside : out->alone)[instr->queue] += moved[i];
         } else if (instr->queue == SW_QUEUE_HOST) {
             host += moved[i];
