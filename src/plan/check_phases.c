@@ -19,15 +19,6 @@ struct check {
     struct use *uses; /* [n_buffers] */
 };
 
-static struct sw_pipe_phase phase_of(const struct sw_instr *instr)
-{
-    static const enum sw_pipe_segment segments[SW_SEGMENT_COUNT] = {
-        [SW_SEGMENT_FORWARD] = SW_PIPE_FORWARD,
-        [SW_SEGMENT_BACKWARD] = SW_PIPE_BACKWARD,
-        [SW_SEGMENT_WEIGHTS] = SW_PIPE_WEIGHTS};
-    return (struct sw_pipe_phase){.chunk = (int)instr->chunk, .segment = segments[instr->segment]};
-}
-
 static bool is_alike(const struct sw_pipe_phase *a, const struct sw_pipe_phase *b)
 {
     return a->chunk == b->chunk && a->segment == b->segment;
@@ -113,7 +104,7 @@ static sw_status check_buffer(const struct check *c, int32_t b)
     }
     const struct sw_instr *first = &program->instrs[use->first],
                           *last = &program->instrs[use->last];
-    const struct sw_pipe_phase from = phase_of(first), until = phase_of(last);
+    const struct sw_pipe_phase from = sw_pipe_phase_of(first), until = sw_pipe_phase_of(last);
     const struct sw_instr_range range =
         sw_program_range(program, first->segment, (int)first->chunk);
     const bool is_apart = buffer->first == 0 && buffer->last >= update - 1;
@@ -128,7 +119,7 @@ static sw_status check_buffer(const struct check *c, int32_t b)
     }
     const bool is_input =
         buffer->value >= 0 && program->ir->values[buffer->value].role == SW_ROLE_INPUT;
-    const struct sw_pipe_phase start = {.segment = SW_PIPE_FORWARD};
+    const struct sw_pipe_phase start = {.segment = SW_SEGMENT_FORWARD};
     const int64_t slots =
         buffer->micro_bytes > 0 ? (int64_t)(buffer->bytes / buffer->micro_bytes) : 1;
     return is_free_again(c, is_input ? &start : &from, &until, use, slots)

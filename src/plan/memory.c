@@ -80,16 +80,6 @@ static void find_travels(const struct sw_program *program, uint8_t *travels)
     }
 }
 
-/* The phase of the schedule in which an instruction runs. */
-static struct sw_pipe_phase phase_of(const struct sw_instr *instr)
-{
-    static const enum sw_pipe_segment segments[SW_SEGMENT_COUNT] = {
-        [SW_SEGMENT_FORWARD] = SW_PIPE_FORWARD,
-        [SW_SEGMENT_BACKWARD] = SW_PIPE_BACKWARD,
-        [SW_SEGMENT_WEIGHTS] = SW_PIPE_WEIGHTS};
-    return (struct sw_pipe_phase){.chunk = (int)instr->chunk, .segment = segments[instr->segment]};
-}
-
 /* The slots that a buffer needs, 0 if it lives within a phase. An input is there from the first
  * phase on. */
 static int count_slots(const struct sw_program *program, const struct sw_buffer *buffer,
@@ -98,9 +88,10 @@ static int count_slots(const struct sw_program *program, const struct sw_buffer 
     const struct sw_program_draft *draft = &program->draft;
     const bool is_input =
         buffer->value >= 0 && program->ir->values[buffer->value].role == SW_ROLE_INPUT;
-    const struct sw_pipe_phase start = {.segment = SW_PIPE_FORWARD};
-    const struct sw_pipe_phase from = is_input ? start : phase_of(&program->instrs[buffer->first]);
-    const struct sw_pipe_phase until = phase_of(&program->instrs[buffer->last]);
+    const struct sw_pipe_phase start = {.segment = SW_SEGMENT_FORWARD};
+    const struct sw_pipe_phase from =
+        is_input ? start : sw_pipe_phase_of(&program->instrs[buffer->first]);
+    const struct sw_pipe_phase until = sw_pipe_phase_of(&program->instrs[buffer->last]);
     return from.segment == until.segment && from.chunk == until.chunk && travels == 0
                ? 0
                : sw_pipe_slots(draft->phases, draft->n_phases, &from, &until,

@@ -11,7 +11,7 @@ static int least(int a, int b)
 }
 
 /* Adds a phase and returns the place of the next one. */
-static struct sw_pipe_phase *add(struct sw_pipe_phase *out, int chunk, enum sw_pipe_segment segment,
+static struct sw_pipe_phase *add(struct sw_pipe_phase *out, int chunk, enum sw_segment segment,
                                  int micro)
 {
     *out = (struct sw_pipe_phase){.chunk = chunk, .micro = micro, .segment = segment};
@@ -24,10 +24,10 @@ static void list_gpipe(const struct sw_pipe *pipe, int stage, struct sw_pipe_pha
 {
     (void)stage;
     for (int k = 0; k < pipe->micro_batches; k++) {
-        out = add(out, 0, SW_PIPE_FORWARD, k);
+        out = add(out, 0, SW_SEGMENT_FORWARD, k);
     }
     for (int k = 0; k < pipe->micro_batches; k++) {
-        out = add(out, 0, SW_PIPE_BACKWARD, k);
+        out = add(out, 0, SW_SEGMENT_BACKWARD, k);
     }
 }
 const struct sw_pipe_schedule sw_pipe_gpipe = {.list = list_gpipe};
@@ -40,19 +40,19 @@ static void list_alternating(const struct sw_pipe *pipe, int stage, int put_off,
 {
     const int n = pipe->micro_batches, ahead = least(pipe->stages - stage, n);
     for (int k = 0; k < ahead; k++) {
-        out = add(out, 0, SW_PIPE_FORWARD, k);
+        out = add(out, 0, SW_SEGMENT_FORWARD, k);
     }
     for (int k = 0; k < n; k++) {
-        out = add(out, 0, SW_PIPE_BACKWARD, k);
+        out = add(out, 0, SW_SEGMENT_BACKWARD, k);
         if (k + ahead < n) {
-            out = add(out, 0, SW_PIPE_FORWARD, k + ahead);
+            out = add(out, 0, SW_SEGMENT_FORWARD, k + ahead);
         }
         if (put_off >= 0 && k >= put_off) {
-            out = add(out, 0, SW_PIPE_WEIGHTS, k - put_off);
+            out = add(out, 0, SW_SEGMENT_WEIGHTS, k - put_off);
         }
     }
     for (int k = n - least(put_off, n); put_off >= 0 && k < n; k++) {
-        out = add(out, 0, SW_PIPE_WEIGHTS, k);
+        out = add(out, 0, SW_SEGMENT_WEIGHTS, k);
     }
 }
 
@@ -110,14 +110,14 @@ static void list_interleaved(const struct sw_pipe *pipe, int stage, struct sw_pi
     const int ahead = least(2 * after + (pipe->chunks - 1) * group_first(pipe, 1) + 1, n);
     struct cursor forward = {0}, backward = {0};
     for (int i = 0; i < ahead; i++) {
-        out = add(out, forward.chunk, SW_PIPE_FORWARD, forward.micro);
+        out = add(out, forward.chunk, SW_SEGMENT_FORWARD, forward.micro);
         advance(pipe, &forward);
     }
     for (int i = 0; i < n; i++) {
-        out = add(out, pipe->chunks - 1 - backward.chunk, SW_PIPE_BACKWARD, backward.micro);
+        out = add(out, pipe->chunks - 1 - backward.chunk, SW_SEGMENT_BACKWARD, backward.micro);
         advance(pipe, &backward);
         if (i + ahead < n) {
-            out = add(out, forward.chunk, SW_PIPE_FORWARD, forward.micro);
+            out = add(out, forward.chunk, SW_SEGMENT_FORWARD, forward.micro);
             advance(pipe, &forward);
         }
     }

@@ -14,17 +14,19 @@ struct sw_pipe {
     int stages, chunks, micro_batches;
 };
 
-enum sw_pipe_segment {
-    SW_PIPE_FORWARD,
-    SW_PIPE_BACKWARD, /* gradients of values; of weights, too, unless they have a segment */
-    SW_PIPE_WEIGHTS,
-    SW_PIPE_SEGMENTS
-};
-/* A stage runs a segment of one of its chunks for one micro-batch. */
+/* A stage runs a segment of one of its chunks for one micro-batch: forward, backward or weights,
+ * which come first in enum sw_segment. */
 struct sw_pipe_phase {
     int32_t chunk, micro;
-    enum sw_pipe_segment segment;
+    enum sw_segment segment;
 };
+enum { SW_PIPE_SEGMENTS = SW_SEGMENT_WEIGHTS + 1 };
+
+/* The phase in which an instruction of a stage runs, before the update; of any micro-batch. */
+static inline struct sw_pipe_phase sw_pipe_phase_of(const struct sw_instr *instr)
+{
+    return (struct sw_pipe_phase){.chunk = (int32_t)instr->chunk, .segment = instr->segment};
+}
 
 /*
  * A schedule lists the phases of each stage. The following holds for every schedule:

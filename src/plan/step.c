@@ -71,12 +71,9 @@ static bool receives(const struct sw_plan *plan, const struct sw_step_phase *pha
 static struct sw_step_phase phase_of(const struct draft *d, const struct sw_pipe_phase *phases,
                                      int64_t i, int64_t local)
 {
-    static const enum sw_segment segments[] = {[SW_PIPE_FORWARD] = SW_SEGMENT_FORWARD,
-                                               [SW_PIPE_BACKWARD] = SW_SEGMENT_BACKWARD,
-                                               [SW_PIPE_WEIGHTS] = SW_SEGMENT_WEIGHTS};
     return (struct sw_step_phase){.action = SW_STEP_RUN,
                                   .program = d->program,
-                                  .segment = segments[phases[i].segment],
+                                  .segment = phases[i].segment,
                                   .chunk = phases[i].chunk,
                                   .round = phases[i].micro,
                                   .n_micro = phases[i].micro < local,
@@ -101,7 +98,7 @@ static int64_t find_end(const struct draft *d, const struct sw_pipe_phase *phase
 {
     int64_t i = 0;
     while (i < n &&
-           (phases[i].micro < d->step->rounds - 1 || phases[i].segment == SW_PIPE_FORWARD)) {
+           (phases[i].micro < d->step->rounds - 1 || phases[i].segment == SW_SEGMENT_FORWARD)) {
         i++;
     }
     return i;

@@ -54,7 +54,7 @@ struct clock {
     int *step; /* [stages, 2, micro_batches] by segment */
 };
 
-static int *step_of(const struct clock *clock, int stage, enum sw_pipe_segment segment, int micro)
+static int *step_of(const struct clock *clock, int stage, enum sw_segment segment, int micro)
 {
     return &clock->step[(stage * 2 + (int)segment) * clock->pipe.micro_batches + micro];
 }
@@ -62,7 +62,7 @@ static int *step_of(const struct clock *clock, int stage, enum sw_pipe_segment s
 /* The step at which all is there that the phase reads; -1 = something is missing. */
 static int earliest(const struct clock *clock, int stage, const struct sw_pipe_phase *phase)
 {
-    const bool forward = phase->segment == SW_PIPE_FORWARD;
+    const bool forward = phase->segment == SW_SEGMENT_FORWARD;
     const int other = forward ? stage - 1 : stage + 1;
     if (other < 0 || other == clock->pipe.stages) {
         return 0;
@@ -94,7 +94,7 @@ static void find_steps(struct clock *clock, const struct sw_pipe_schedule *sched
                     break;
                 }
                 int at = ready > now[s] + 1 ? ready : now[s] + 1;
-                const bool other = phase->segment == SW_PIPE_BACKWARD;
+                const bool other = phase->segment == SW_SEGMENT_BACKWARD;
                 at += parity && ((at ^ s) & 1) != other;
                 now[s] = *step_of(clock, s, phase->segment, phase->micro) = at;
             }
@@ -121,7 +121,7 @@ static void open_clock(struct clock *clock, const struct sw_json *row,
 }
 
 /* The micro-batch of a stage at a step; -1 = none. */
-static int micro_at(const struct clock *clock, int stage, enum sw_pipe_segment segment, int step)
+static int micro_at(const struct clock *clock, int stage, enum sw_segment segment, int step)
 {
     for (int k = 0; k < clock->pipe.micro_batches; k++) {
         if (*step_of(clock, stage, segment, k) == step) {
@@ -180,12 +180,12 @@ static bool are_same(const struct sw_json *row, struct steps *steps)
 static void put_train_step(struct steps *steps, const struct clock *clock, int stage, int t)
 {
     const bool before = stage > 0, after = stage < clock->pipe.stages - 1;
-    const int forward = micro_at(clock, stage, SW_PIPE_FORWARD, t);
-    const int backward = micro_at(clock, stage, SW_PIPE_BACKWARD, t);
-    put_if(steps, before, "send_grad", micro_at(clock, stage, SW_PIPE_BACKWARD, t - 1));
+    const int forward = micro_at(clock, stage, SW_SEGMENT_FORWARD, t);
+    const int backward = micro_at(clock, stage, SW_SEGMENT_BACKWARD, t);
+    put_if(steps, before, "send_grad", micro_at(clock, stage, SW_SEGMENT_BACKWARD, t - 1));
     put_if(steps, before, "recv_activation", forward);
     put_if(steps, after, "recv_grad", backward);
-    put_if(steps, after, "send_activation", micro_at(clock, stage, SW_PIPE_FORWARD, t - 1));
+    put_if(steps, after, "send_activation", micro_at(clock, stage, SW_SEGMENT_FORWARD, t - 1));
     put_if(steps, !before || !after, "load", forward);
     put_if(steps, true, "forward", forward);
     put_if(steps, true, "backward", backward);
@@ -200,8 +200,8 @@ static bool train_is_same(const struct sw_json *row)
         malloc((size_t)sw_pipe_phases(&sw_pipe_1f1b, &clock.pipe) * sizeof *phases);
     sw_pipe_1f1b.list(&clock.pipe, stage, phases);
     const int slots = sw_pipe_slots(phases, sw_pipe_phases(&sw_pipe_1f1b, &clock.pipe),
-                                    &(struct sw_pipe_phase){.segment = SW_PIPE_FORWARD},
-                                    &(struct sw_pipe_phase){.segment = SW_PIPE_BACKWARD}, 0, 0);
+                                    &(struct sw_pipe_phase){.segment = SW_SEGMENT_FORWARD},
+                                    &(struct sw_pipe_phase){.segment = SW_SEGMENT_BACKWARD}, 0, 0);
     struct steps steps = {.buffers = slots > 2 ? slots : 2}; /* DeepSpeed has at least two */
     const int n = 2 * (clock.pipe.micro_batches + clock.pipe.stages - 1);
     sw_str_puts(&steps.text, "[");
@@ -233,8 +233,8 @@ static bool inference_is_same(const struct sw_json *row)
     struct steps steps = {.buffers = 2};
     sw_str_puts(&steps.text, "[");
     for (int t = 0; t < clock.pipe.micro_batches + clock.pipe.stages - 1; t++) {
-        const int now = micro_at(&clock, stage, SW_PIPE_FORWARD, t);
-        const int last = micro_at(&clock, stage, SW_PIPE_FORWARD, t - 1);
+        const int now = micro_at(&clock, stage, SW_SEGMENT_FORWARD, t);
+        const int last = micro_at(&clock, stage, SW_SEGMENT_FORWARD, t - 1);
         sw_str_puts(&steps.text, t > 0 ? ",[" : "[");
         steps.any = false;
         put_if(&steps, !before || !after, "load", now);

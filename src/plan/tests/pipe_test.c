@@ -55,13 +55,13 @@ static double ready(const struct run *run, int stage)
     const int parts = run->pipe.stages * run->pipe.chunks;
     const int part = phase->chunk * run->pipe.stages + stage;
     double own = run->now[stage], other = own;
-    if (phase->segment == SW_PIPE_FORWARD) {
-        other = part > 0 ? run->over[part - 1][SW_PIPE_FORWARD][phase->micro] : own;
+    if (phase->segment == SW_SEGMENT_FORWARD) {
+        other = part > 0 ? run->over[part - 1][SW_SEGMENT_FORWARD][phase->micro] : own;
         return other == 0 && part > 0 ? -1 : fmax(own, other);
     }
     assert_true(run->over[part][phase->segment - 1][phase->micro] > 0); /* of this stage */
-    if (phase->segment == SW_PIPE_BACKWARD && part < parts - 1) {
-        other = run->over[part + 1][SW_PIPE_BACKWARD][phase->micro];
+    if (phase->segment == SW_SEGMENT_BACKWARD && part < parts - 1) {
+        other = run->over[part + 1][SW_SEGMENT_BACKWARD][phase->micro];
         return other == 0 ? -1 : fmax(own, other);
     }
     return own;
@@ -117,16 +117,16 @@ static void check_phases(const struct run *run, int stage)
     }
     for (int c = 0; c < run->pipe.chunks; c++) {
         for (int g = 0; g < SW_PIPE_SEGMENTS; g++) {
-            const bool has = g < SW_PIPE_WEIGHTS || run->schedule->has_weights;
+            const bool has = g < SW_SEGMENT_WEIGHTS || run->schedule->has_weights;
             assert_int_equal(next[c][g], has ? run->pipe.micro_batches : 0);
         }
     }
 }
 
 /* Slots of what forward makes and `until` reads last. */
-static int count_slots(const struct run *run, int stage, int chunk, enum sw_pipe_segment until)
+static int count_slots(const struct run *run, int stage, int chunk, enum sw_segment until)
 {
-    const struct sw_pipe_phase ends[] = {{chunk, 0, SW_PIPE_FORWARD}, {chunk, 0, until}};
+    const struct sw_pipe_phase ends[] = {{chunk, 0, SW_SEGMENT_FORWARD}, {chunk, 0, until}};
     return sw_pipe_slots(run->phases[stage], run->n, &ends[0], &ends[1], 0, 0);
 }
 
@@ -134,7 +134,7 @@ static int count_slots(const struct run *run, int stage, int chunk, enum sw_pipe
 static void check_slots(const struct run *run, int stage, int chunk)
 {
     const int rest = run->pipe.stages - stage, m = run->pipe.micro_batches;
-    const int slots = count_slots(run, stage, chunk, SW_PIPE_BACKWARD);
+    const int slots = count_slots(run, stage, chunk, SW_SEGMENT_BACKWARD);
     bool taken[MOST_MICRO] = {false};
     if (run->schedule == &sw_pipe_gpipe) {
         assert_int_equal(slots, m);
@@ -145,14 +145,14 @@ static void check_slots(const struct run *run, int stage, int chunk)
     }
     for (int64_t i = 0; i < run->n; i++) {
         const struct sw_pipe_phase *phase = &run->phases[stage][i];
-        if (phase->chunk == chunk && phase->segment != SW_PIPE_WEIGHTS) {
-            const bool begins = phase->segment == SW_PIPE_FORWARD;
+        if (phase->chunk == chunk && phase->segment != SW_SEGMENT_WEIGHTS) {
+            const bool begins = phase->segment == SW_SEGMENT_FORWARD;
             assert_int_equal(taken[phase->micro % slots], !begins);
             taken[phase->micro % slots] = begins;
         }
     }
     if (run->schedule == &sw_pipe_zero_bubble) { /* the same on all stages */
-        const int kept = count_slots(run, stage, chunk, SW_PIPE_WEIGHTS);
+        const int kept = count_slots(run, stage, chunk, SW_SEGMENT_WEIGHTS);
         assert_int_equal(kept, run->pipe.stages + 1 < m ? run->pipe.stages + 1 : m);
     }
 }

@@ -348,8 +348,8 @@ static void check_memory(const struct sw_plan *plan, int slots)
 /* True if a stage gets a message in such a phase. */
 static bool receives(const struct sw_pipe *pipe, int me, const struct sw_pipe_phase *phase)
 {
-    return (phase->segment == SW_PIPE_FORWARD && (me > 0 || phase->chunk > 0)) ||
-           (phase->segment == SW_PIPE_BACKWARD &&
+    return (phase->segment == SW_SEGMENT_FORWARD && (me > 0 || phase->chunk > 0)) ||
+           (phase->segment == SW_SEGMENT_BACKWARD &&
             (me < pipe->stages - 1 || phase->chunk < pipe->chunks - 1));
 }
 
@@ -359,9 +359,6 @@ static bool receives(const struct sw_pipe *pipe, int me, const struct sw_pipe_ph
 static void check_step(const struct sw_plan *plan, const struct sw_pipe *pipe, int me,
                        const struct sw_pipe_phase *phases, int64_t n)
 {
-    static const enum sw_pipe_segment segments[] = {[SW_SEGMENT_FORWARD] = SW_PIPE_FORWARD,
-                                                    [SW_SEGMENT_BACKWARD] = SW_PIPE_BACKWARD,
-                                                    [SW_SEGMENT_WEIGHTS] = SW_PIPE_WEIGHTS};
     int64_t at = 0, received = 0; /* phases that ran, and that receive or do not have to */
     for (int32_t i = 0; i < plan->step.n_phases; i++) {
         const struct sw_step_phase *phase = &plan->step.phases[i];
@@ -380,7 +377,7 @@ static void check_step(const struct sw_plan *plan, const struct sw_pipe *pipe, i
         assert_true(at < n && at < received && phase->drains && phase->n_micro == 1);
         assert_int_equal(phase->round, phases[at].micro);
         assert_int_equal(phase->chunk, phases[at].chunk);
-        assert_int_equal(segments[phase->segment], phases[at].segment);
+        assert_int_equal(phase->segment, phases[at].segment);
         assert_int_equal(phase->turn, ++at);
         assert_int_equal(phase->runs_on, at < n);
     }
@@ -393,9 +390,9 @@ static int most_slots(const struct sw_pipe *pipe, const struct sw_pipe_schedule 
 {
     int most = 1;
     for (int c = 0; c < pipe->chunks; c++) {
-        const struct sw_pipe_phase from = {c, 0, SW_PIPE_FORWARD};
-        const struct sw_pipe_phase until = {c, 0,
-                                            row->has_weights ? SW_PIPE_WEIGHTS : SW_PIPE_BACKWARD};
+        const struct sw_pipe_phase from = {c, 0, SW_SEGMENT_FORWARD};
+        const struct sw_pipe_phase until = {
+            c, 0, row->has_weights ? SW_SEGMENT_WEIGHTS : SW_SEGMENT_BACKWARD};
         const int slots = sw_pipe_slots(phases, sw_pipe_phases(row, pipe), &from, &until, 0, 0);
         most = slots > most ? slots : most;
     }
