@@ -232,37 +232,18 @@ sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *me
 
 /* ---- pipelines ---- */
 
-static sw_status walk_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,
-                             struct sw_pace *paces, struct sw_cost (**costs)[2])
+static struct sw_pace price(void *ctx, int i, const struct sw_plan *plan,
+                            struct sw_cost (*costs)[2])
 {
-    for (int i = 0; i < n; i++) {
-        const size_t n_instrs = (size_t)stages[i].plan->programs[0].n_instrs;
-        costs[i] = sw_alloc_zero("cost", n_instrs + 1, sizeof *costs[i]);
-        SW_TRY_ALLOC(costs[i], "the costs of a step");
-        sw_cost_instrs(stages[i].plan, mesh, costs[i]);
-        paces[i] = pace_of(mesh, costs[i]);
-        stages[i].pace = &paces[i];
-    }
-    return sw_clock_stages(stages, n);
+    const struct sw_cost_mesh *mesh = ctx;
+    (void)i;
+    sw_cost_instrs(plan, mesh, costs);
+    return pace_of(mesh, costs);
 }
 
 sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,
                          double *seconds)
 {
-    struct sw_pace *paces = sw_alloc_zero("cost", (size_t)n, sizeof *paces);
-    struct sw_cost(**costs)[2] = sw_alloc_zero("cost", (size_t)n, sizeof *costs);
-    const sw_status st = paces && costs
-                             ? walk_stages(stages, n, mesh, paces, costs)
-                             : SW_FAIL(SW_E_NOMEM, "out of host memory for the stages of a step");
-    *seconds = 0;
-    for (int i = 0; i < n; i++) {
-        *seconds = st >= 0 ? fmax(*seconds, stages[i].seconds) : 0;
-        stages[i].pace = NULL;
-        if (costs) {
-            sw_free(costs[i]);
-        }
-    }
-    sw_free(costs);
-    sw_free(paces);
-    return st;
+    const struct sw_prices prices = {price, (void *)(uintptr_t)mesh};
+    return sw_clock_priced_stages(stages, n, &prices, seconds);
 }

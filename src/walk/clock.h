@@ -105,3 +105,14 @@ sw_status sw_clock_ranks(struct sw_clock_rank *ranks, int n);
  * SW_E_ARG     two stages have the same rank, or stages wait for each other forever
  */
 sw_status sw_clock_stages(struct sw_clock_rank *stages, int n);
+
+/* A source of the costs of stages. */
+struct sw_prices {
+    /* Fills the costs of the first program of stage i, [n_instrs] all 0; returns its pace. */
+    struct sw_pace (*fill)(void *ctx, int i, const struct sw_plan *plan,
+                           struct sw_cost (*costs)[2]);
+    void *ctx;
+};
+/* sw_clock_stages at these prices. seconds: of the step; 0 after a failure */
+sw_status sw_clock_priced_stages(struct sw_clock_rank *stages, int n,
+                                 const struct sw_prices *prices, double *seconds);

@@ -200,43 +200,30 @@ sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *spe
 
 /* ---- the stages of a pipeline ---- */
 
-/* paces, costs: [n] all 0, for the stages */
-static sw_status walk_stages(struct sw_clock_rank *stages, const struct sw_speeds *const *speeds,
-                             int n, bool unknown[SW_LOAD_COUNT], struct sw_pace *paces,
-                             struct sw_cost (**costs)[2])
+struct pricing {
+    const struct sw_speeds *const *speeds;
+    bool *unknown; /* [SW_LOAD_COUNT] of any stage */
+};
+
+static struct sw_pace price(void *ctx, int i, const struct sw_plan *plan,
+                            struct sw_cost (*costs)[2])
 {
-    memset(unknown, 0, SW_LOAD_COUNT * sizeof *unknown);
-    for (int i = 0; i < n; i++) {
-        bool its[SW_LOAD_COUNT];
-        SW_TRY(open_costs(stages[i].plan, speeds[i], its, &costs[i]));
-        paces[i] = pace_of(speeds[i], costs[i]);
-        stages[i].pace = &paces[i];
-        for (int k = 0; k < SW_LOAD_COUNT; k++) {
-            unknown[k] = unknown[k] || its[k];
-        }
+    const struct pricing *p = ctx;
+    bool its[SW_LOAD_COUNT];
+    sw_speeds_costs(plan, p->speeds[i], its, costs);
+    for (int k = 0; k < SW_LOAD_COUNT; k++) {
+        p->unknown[k] = p->unknown[k] || its[k];
     }
-    return sw_clock_stages(stages, n);
+    return pace_of(p->speeds[i], costs);
 }
 
 sw_status sw_speeds_stages(struct sw_clock_rank *stages, const struct sw_speeds *const *speeds,
                            int n, bool unknown[SW_LOAD_COUNT], double *seconds)
 {
-    struct sw_pace *paces = sw_alloc_zero("walk", (size_t)n, sizeof *paces);
-    struct sw_cost(**costs)[2] = sw_alloc_zero("walk", (size_t)n, sizeof *costs);
-    const sw_status st = paces && costs
-                             ? walk_stages(stages, speeds, n, unknown, paces, costs)
-                             : SW_FAIL(SW_E_NOMEM, "out of host memory for the stages of a step");
-    *seconds = 0;
-    for (int i = 0; i < n; i++) {
-        *seconds = st >= 0 ? fmax(*seconds, stages[i].seconds) : 0;
-        stages[i].pace = NULL;
-        if (costs) {
-            sw_free(costs[i]);
-        }
-    }
-    sw_free(costs);
-    sw_free(paces);
-    return st;
+    struct pricing pricing = {speeds, unknown};
+    const struct sw_prices prices = {price, &pricing};
+    memset(unknown, 0, SW_LOAD_COUNT * sizeof *unknown);
+    return sw_clock_priced_stages(stages, n, &prices, seconds);
 }
 
 /* ---- the time of a step alone ---- */
