@@ -39,26 +39,6 @@ static int ranks_of(const struct job *job)
     return job->pipe * job->data * job->context * job->tensor;
 }
 
-static sw_status one_step(sw_engine *e, int64_t step, struct sw_step_report *report)
-{
-    static const struct sw_shape shape = {2, {B, T}};
-    int32_t ids[K][B * T];
-    struct sw_tensor tensors[K][2];
-    struct sw_batch batches[K];
-    int n = 0;
-    for (int k = e->data.rank; k < K; k += e->data.size, n++) {
-        for (int i = 0; i < B * T; i++) {
-            const uint64_t at = (uint64_t)((step * K + k) * B * T + i);
-            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
-        }
-        const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};
-        tensors[n][0] = (struct sw_tensor){"input_ids", view};
-        tensors[n][1] = (struct sw_tensor){"labels", view};
-        batches[n] = (struct sw_batch){tensors[n], 2};
-    }
-    return sw_train_batch(e, batches, n, report);
-}
-
 static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
 {
     char config[1024];
@@ -100,7 +80,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     sw_status st = open_engine(job, comm, &e);
     st = st >= 0 && job->load ? sw_load(e, job->load) : st;
     for (int i = 0; st >= 0 && i < STEPS; i++) {
-        st = one_step(e, e->progress.step, &report);
+        st = test_train_step(e, K, B, T, V, &report);
         st = st < 0 ? st : keep(job, e, i, &report);
     }
     st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
@@ -314,7 +294,8 @@ static sw_status try_groups(void *ctx, sw_comm *comm)
         }
     }
     struct sw_step_report report;
-    st = st < 0 ? st : one_step(e, 0, &report); /* the engine's own exchanges go on */
+    st = st < 0 ? st
+                : test_train_step(e, K, B, T, V, &report); /* the engine's own exchanges go on */
     sw_close(e);
     return st;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collects a rank's weights: the ranges of each tensor that its shards cover.
+// Trains steps on drawn ids, and collects a rank's weights: the ranges of each tensor that its
+// shards cover.
 #include "engine/tests/owned.h"
 
 #include <string.h>
@@ -41,4 +42,27 @@ sw_status test_same_reports(const struct sw_engine *e, const struct sw_step_repo
         }
     }
     return SW_OK;
+}
+
+sw_status test_train_step(sw_engine *e, int n_micro, int rows, int tokens, int words,
+                          struct sw_step_report *report)
+{
+    const struct sw_shape shape = {2, {rows, tokens}};
+    const int each = rows * tokens;
+    int32_t ids[TEST_MOST_IDS];
+    struct sw_tensor tensors[TEST_MOST_MICRO][2];
+    struct sw_batch batches[TEST_MOST_MICRO];
+    int n = 0;
+    SW_ASSERT(n_micro <= TEST_MOST_MICRO && n_micro * each <= TEST_MOST_IDS);
+    for (int k = e->data.rank; k < n_micro; k += e->data.size, n++) {
+        for (int i = 0; i < each; i++) {
+            const uint64_t at = (uint64_t)((e->progress.step * n_micro + k) * each + i);
+            ids[n * each + i] = (int32_t)(sw_philox_u64(9, 1, at) % (uint64_t)words);
+        }
+        const struct sw_view view = {.data = &ids[n * each], .dtype = SW_I32, .shape = shape};
+        tensors[n][0] = (struct sw_tensor){"input_ids", view};
+        tensors[n][1] = (struct sw_tensor){"labels", view};
+        batches[n] = (struct sw_batch){tensors[n], 2};
+    }
+    return sw_train_batch(e, batches, n, report);
 }

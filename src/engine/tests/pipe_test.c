@@ -131,26 +131,6 @@ static sw_status evaluate(struct outcome *out, sw_engine *e)
     return same ? SW_OK : SW_FAIL(SW_E_ARG, "rank %d has other answers", e->world.rank);
 }
 
-static sw_status one_step(sw_engine *e, int n_micro, struct sw_step_report *report)
-{
-    static const struct sw_shape shape = {2, {B, T}};
-    int32_t ids[MOST_K][B * T];
-    struct sw_tensor tensors[MOST_K][2];
-    struct sw_batch batches[MOST_K];
-    int n = 0;
-    for (int k = e->data.rank; k < n_micro; k += e->data.size, n++) {
-        for (int i = 0; i < B * T; i++) {
-            const uint64_t at = (uint64_t)((e->progress.step * n_micro + k) * B * T + i);
-            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
-        }
-        const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};
-        tensors[n][0] = (struct sw_tensor){"input_ids", view};
-        tensors[n][1] = (struct sw_tensor){"labels", view};
-        batches[n] = (struct sw_batch){tensors[n], 2};
-    }
-    return sw_train_batch(e, batches, n, report);
-}
-
 /* Every rank reports the same; the first one's results are kept. */
 static sw_status keep_report(struct outcome *out, const struct sw_engine *e, int step,
                              const struct sw_step_report *report)
@@ -223,7 +203,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     sw_status st = open_engine(job, comm, &e);
     st = st >= 0 && job->load ? sw_load(e, job->load) : st;
     for (int i = 0; st >= 0 && i < STEPS; i++) {
-        st = one_step(e, job->micro_batches, &report);
+        st = test_train_step(e, job->micro_batches, B, T, V, &report);
         st = st < 0 ? st : keep_report(out, e, i, &report);
     }
     st = st < 0 ? st : evaluate(out, e);

@@ -24,28 +24,6 @@ static const char shared_json[] =
     "\"max_position_embeddings\":8,\"hidden_size\":12,\"num_hidden_layers\":2,\"head_dim\":4,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":20}";
 
-static sw_status one_step(sw_engine *e, struct sw_step_report *report)
-{
-    static const struct sw_shape shape = {2, {SLICED_BATCH, SLICED_TOKENS}};
-    int32_t ids[SLICED_MICRO_BATCHES][SLICED_BATCH * SLICED_TOKENS];
-    struct sw_tensor tensors[SLICED_MICRO_BATCHES][2];
-    struct sw_batch batches[SLICED_MICRO_BATCHES];
-    int n = 0;
-    for (int k = e->data.rank; k < SLICED_MICRO_BATCHES; k += e->data.size, n++) {
-        for (int i = 0; i < SLICED_BATCH * SLICED_TOKENS; i++) {
-            const uint64_t at = (uint64_t)((e->progress.step * SLICED_MICRO_BATCHES + k) *
-                                               SLICED_BATCH * SLICED_TOKENS +
-                                           i);
-            ids[n][i] = (int32_t)(sw_philox_u64(9, 1, at) % SLICED_WORDS);
-        }
-        const struct sw_view view = {.data = ids[n], .dtype = SW_I32, .shape = shape};
-        tensors[n][0] = (struct sw_tensor){"input_ids", view};
-        tensors[n][1] = (struct sw_tensor){"labels", view};
-        batches[n] = (struct sw_batch){tensors[n], 2};
-    }
-    return sw_train_batch(e, batches, n, report);
-}
-
 static sw_status open_engine(const struct sliced *job, sw_comm *comm, sw_engine **out)
 {
     char config[1024];
@@ -127,7 +105,8 @@ static sw_status train(void *ctx, sw_comm *comm)
     sw_status st = open_engine(job, comm, &e);
     st = st >= 0 && job->load ? sw_load(e, job->load) : st;
     for (int i = 0; st >= 0 && i < SLICED_STEPS && !job->idle; i++) {
-        st = one_step(e, &report);
+        st = test_train_step(e, SLICED_MICRO_BATCHES, SLICED_BATCH, SLICED_TOKENS, SLICED_WORDS,
+                             &report);
         st = st < 0 ? st : keep(job, e, i, &report);
     }
     st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
