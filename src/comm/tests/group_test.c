@@ -458,14 +458,25 @@ static void a_missing_rank_is_named_by_its_coordinates(void **state)
     }
 }
 
+/* Waits until `n` ranks were counted. An exchange does not tell that: a rank that has left it may
+ * give up while others are still in it. */
+static void wait_for_ranks(atomic_int *counted, int n)
+{
+    while (atomic_load(counted) < n) {
+        usleep(1000);
+    }
+}
+
 /* Rank 3 gives up. All other threads wait in all groups, also for ranks that did not fail. */
 static sw_status give_up(void *ctx, sw_comm *world)
 {
     sw_comm *groups[MOST_GROUPS];
     struct test_thread threads[MOST_GROUPS];
-    (void)ctx;
+    atomic_int *opened = ctx;
     SW_TRY(open_groups(world, 0, groups));
+    atomic_fetch_add(opened, 1);
     if (sw_comm_rank(world) == 3) {
+        wait_for_ranks(opened, RANKS);
         (void)SW_FAIL(SW_E_IO, "the disk is gone");
         sw_comm_abort(world, SW_E_IO);
         close_groups(groups);
@@ -489,7 +500,8 @@ static void who_gives_up_ends_all_threads_of_all_ranks(void **state)
 {
     (void)state;
     for (enum test_wire wire = 0; wire < WIRES; wire++) {
-        test_ranks_succeed(wire, RANKS, 60, give_up, NULL);
+        atomic_int opened = 0;
+        test_ranks_succeed(wire, RANKS, 60, give_up, &opened);
     }
 }
 
@@ -501,27 +513,32 @@ static sw_status open_pair(sw_comm *world, int number, const char *name, sw_comm
     return sw_comm_open_group(world, &options, out);
 }
 
+struct counts {
+    atomic_int opened; /* ranks that have the group */
+    atomic_int over;   /* 1: rank 0 has seen its thread return */
+};
+
 /* Rank 1 does nothing, and is told nothing that it would hear. Rank 0 gives up while one of its own
  * threads waits. */
 static sw_status wake_oneself(void *ctx, sw_comm *world)
 {
     static const int ranks[] = {0, 1};
     const struct sw_group_options options = {.number = 1, .ranks = ranks, .n = 2, .name = "data"};
-    atomic_bool *over = ctx;
+    struct counts *counts = ctx;
     struct test_thread waits = {.fn = wait_for_all};
     SW_TRY(sw_comm_open_group(world, &options, &waits.comm));
+    atomic_fetch_add(&counts->opened, 1);
     sw_status st = SW_E_PEER;
     if (sw_comm_rank(world) == 0) {
+        wait_for_ranks(&counts->opened, 2);
         test_thread_start(&waits);
         usleep(5000);
         (void)SW_FAIL(SW_E_IO, "the disk is gone");
         sw_comm_abort(world, SW_E_IO);
         st = test_thread_join(&waits);
-        atomic_store(over, true);
+        atomic_store(&counts->over, 1);
     }
-    while (!atomic_load(over)) {
-        usleep(1000);
-    }
+    wait_for_ranks(&counts->over, 1);
     sw_comm_close(waits.comm, true);
     WANT(st == SW_E_PEER);
     WANT(sw_comm_rank(world) == 1 || says(waits.message, "barrier of the end in group data"));
@@ -532,8 +549,8 @@ static void who_gives_up_wakes_its_own_threads(void **state)
 {
     (void)state;
     for (enum test_wire wire = 0; wire < WIRES; wire++) {
-        atomic_bool over = false;
-        test_ranks_succeed(wire, 2, 60, wake_oneself, &over);
+        struct counts counts = {0};
+        test_ranks_succeed(wire, 2, 60, wake_oneself, &counts);
     }
 }
 
