@@ -5,6 +5,8 @@
 # is off everywhere: the bits of a result may depend on the kernel that was chosen, never on what the
 # optimizer made of an expression. Kernels that want a fused multiply-add write it.
 
+include(CheckCCompilerFlag)
+
 set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS ON)
@@ -20,6 +22,7 @@ if(SPILLWAY_CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
 endif()
 
 find_package(Threads REQUIRED)
+include(CheckCCompilerFlag)
 
 add_library(sw_compile INTERFACE)
 target_compile_definitions(sw_compile INTERFACE _GNU_SOURCE _FILE_OFFSET_BITS=64
@@ -30,6 +33,12 @@ target_compile_options(sw_compile INTERFACE
     $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
 if(NOT SPILLWAY_AVX512)
     target_compile_definitions(sw_compile INTERFACE SPILLWAY_WITHOUT_AVX512)
+endif()
+# Kernels on the tiles of AMX need gcc 11 or clang 12.
+set(SPILLWAY_AMX_FLAGS -mamx-tile -mamx-bf16 -mavx512bf16)
+check_c_compiler_flag("-mamx-tile -mamx-bf16 -mavx512bf16" SPILLWAY_COMPILER_HAS_AMX)
+if(NOT SPILLWAY_AVX512 OR NOT SPILLWAY_COMPILER_HAS_AMX)
+    target_compile_definitions(sw_compile INTERFACE SPILLWAY_WITHOUT_AMX)
 endif()
 target_link_libraries(sw_compile INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 
@@ -74,8 +83,10 @@ function(sw_kernel_flags)
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx2})
         elseif(source MATCHES "_avx512\\.c$" AND SPILLWAY_AVX512)
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx512})
-        elseif(source MATCHES "_avx512bf16\\.c$")
+        elseif(source MATCHES "_avx512bf16\\.c$" AND SPILLWAY_AVX512)
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx512} -mavx512bf16)
+        elseif(source MATCHES "_amx\\.c$" AND SPILLWAY_AVX512 AND SPILLWAY_COMPILER_HAS_AMX)
+            set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx512} ${SPILLWAY_AMX_FLAGS})
         endif()
     endforeach()
 endfunction()

@@ -124,8 +124,8 @@ struct sw_device { /* base class: first member of every implementation */
 struct sw_cpu_options {
     int n_threads;  /* 0 = all that this process may use */
     bool reference; /* plain C kernels only */
-    /* Newest instruction set to use: "portable", "avx2", "avx512" or "avx512_bf16". NULL:
-     * SPILLWAY_ISA if it is set, else the newest that the processor has. */
+    /* Newest instruction set to use: "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
+     * NULL: SPILLWAY_ISA if it is set, else the newest that the processor has. */
     const char *max_isa;
 };
 

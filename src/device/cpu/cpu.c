@@ -340,7 +340,8 @@ static void name_kernel_set(struct cpu_device *cpu)
     char more[96];
     sw_cpu_fast_describe(cpu, more, sizeof more);
     snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s bf16:%s%s%s",
-             sw_cpu_isa_name(cpu->isa), FAST_ROWS, cpu->has_amx_bf16 ? " amx_bf16" : "",
+             sw_cpu_isa_name(cpu->isa), FAST_ROWS,
+             cpu->has_amx_bf16 && cpu->isa < CPU_AMX_BF16 ? " amx_bf16" : "",
              cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);
 }
 
@@ -348,8 +349,8 @@ void sw_cpu_use(struct cpu_device *cpu, enum cpu_isa found, bool amx_bf16,
                 const enum cpu_isa *limit)
 {
     cpu->isa = limit && *limit < found ? *limit : found;
-    cpu->is_limited = limit && (*limit < found || amx_bf16); /* every limit is older than AMX */
-    cpu->native_bf16 = cpu->isa == CPU_AVX512_BF16;
+    cpu->is_limited = limit && (*limit < found || (amx_bf16 && *limit < CPU_AMX_BF16));
+    cpu->native_bf16 = cpu->isa >= CPU_AVX512_BF16;
     cpu->has_amx_bf16 = amx_bf16 && sw_cpu_dnnl_takes(cpu, SW_BF16);
     name_kernel_set(cpu);
 }
@@ -363,8 +364,8 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     const char *max_isa = options->max_isa ? options->max_isa : asked && *asked ? asked : NULL;
     if (max_isa && !sw_cpu_isa_parse(max_isa, &limit)) {
         return SW_FAIL(SW_E_ARG,
-                       "%s: unknown instruction set \"%s\"; wanted portable, avx2, avx512 or "
-                       "avx512_bf16",
+                       "%s: unknown instruction set \"%s\"; wanted portable, avx2, avx512, "
+                       "avx512_bf16 or amx_bf16",
                        options->max_isa ? "device cpu" : "SPILLWAY_ISA", max_isa);
     }
     struct cpu_device *cpu = sw_alloc_zero("device", 1, sizeof *cpu);

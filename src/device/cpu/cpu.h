@@ -8,11 +8,13 @@
 
 #include "device/device.h"
 
-enum cpu_isa { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16 };
+enum cpu_isa { CPU_PORTABLE, CPU_AVX2, CPU_AVX512, CPU_AVX512_BF16, CPU_AMX_BF16 };
 
 const char *sw_cpu_isa_name(enum cpu_isa isa);
 bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out);
-/* The newest set that the processor has and the operating system enables. */
+/* The newest set that the processor has, the operating system enables and this build has kernels
+ * for. Asks the system once for the process for the tiles of AMX. amx_bf16: the processor has them,
+ * whatever the build. */
 enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16);
 
 struct cpu_grid;

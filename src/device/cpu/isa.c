@@ -7,10 +7,8 @@
 #include <string.h>
 
 static const char *const isa_names[] = {
-    [CPU_PORTABLE] = "portable",
-    [CPU_AVX2] = "avx2",
-    [CPU_AVX512] = "avx512",
-    [CPU_AVX512_BF16] = "avx512_bf16",
+    [CPU_PORTABLE] = "portable",       [CPU_AVX2] = "avx2",         [CPU_AVX512] = "avx512",
+    [CPU_AVX512_BF16] = "avx512_bf16", [CPU_AMX_BF16] = "amx_bf16",
 };
 
 const char *sw_cpu_isa_name(enum cpu_isa isa)
@@ -39,6 +37,11 @@ enum { XCR0_AVX = 0x6, XCR0_AVX512 = 0xe6, XCR0_AMX = 0x60000 };
 enum { HAS_AVX512_KERNELS = 0 };
 #else
 enum { HAS_AVX512_KERNELS = 1 };
+#endif
+#if defined(SPILLWAY_WITHOUT_AMX)
+enum { HAS_AMX_KERNELS = 0 };
+#else
+enum { HAS_AMX_KERNELS = 1 };
 #endif
 enum { ARCH_REQUEST_XSTATE = 0x1023, XSTATE_TILE_DATA = 18 };
 
@@ -77,7 +80,7 @@ enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
     }
     *amx_bf16 = bit(d7, 22) && bit(d7, 24) && (saved & XCR0_AMX) == XCR0_AMX &&
                 syscall(SYS_arch_prctl, ARCH_REQUEST_XSTATE, XSTATE_TILE_DATA) == 0;
-    return CPU_AVX512_BF16;
+    return *amx_bf16 && HAS_AMX_KERNELS ? CPU_AMX_BF16 : CPU_AVX512_BF16;
 }
 
 #else
