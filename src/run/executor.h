@@ -23,8 +23,15 @@ struct prepared { /* a prepared instruction */
     struct sw_profile profile;
 };
 
+/* Transients by the instruction with which they die, for run.verify. */
+struct dying {
+    int32_t *first; /* [n_instrs] a buffer that dies there; -1 = none does */
+    int32_t *next;  /* [n_buffers] another one that dies there; -1 = the last one */
+};
+
 struct loaded { /* a loaded program */
     struct prepared *steps;
+    struct dying dying;
     struct sw_collective_call *calls; /* [n_instrs] for collectives */
 };
 

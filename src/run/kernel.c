@@ -130,13 +130,13 @@ static void note_step(struct sw_executor *ex, const struct sw_walk *at)
 static sw_status poison_dead(struct sw_executor *ex, const struct sw_walk *at)
 {
     const struct sw_program *program = at->program;
-    for (int32_t b = 0; b < program->n_buffers; b++) {
+    const struct dying *dying = &ex->programs[program - ex->plan->programs].dying;
+    for (int32_t b = dying->first[at->instr]; b >= 0; b = dying->next[b]) {
         const struct sw_buffer *buffer = &program->buffers[b];
         /* in a pipeline: other phases may use it, or messages */
         const bool is_shared = at->phase->runs_on && buffer->first == 0 &&
                                buffer->last == program->segment_first[SW_SEGMENT_UPDATE] - 1;
-        if (buffer->persistent || buffer->last != at->instr || is_shared ||
-            buffer->tier == SW_TIER_DISK) {
+        if (is_shared) {
             continue;
         }
         size_t first = buffer->offset, bytes = buffer->bytes;

@@ -52,6 +52,25 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
     return SW_OK;
 }
 
+static sw_status list_dying(const struct sw_program *program, struct dying *out)
+{
+    out->first = sw_alloc_zero("run", (size_t)program->n_instrs + 1, sizeof *out->first);
+    SW_TRY_ALLOC(out->first, "the executor");
+    out->next = sw_alloc_zero("run", (size_t)program->n_buffers + 1, sizeof *out->next);
+    SW_TRY_ALLOC(out->next, "the executor");
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        out->first[i] = -1;
+    }
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        const struct sw_buffer *buffer = &program->buffers[b];
+        if (!buffer->persistent && buffer->tier != SW_TIER_DISK) {
+            out->next[b] = out->first[buffer->last];
+            out->first[buffer->last] = b;
+        }
+    }
+    return SW_OK;
+}
+
 /* Prepares all instructions of a program. */
 static sw_status load_program(struct sw_executor *ex, int p)
 {
@@ -64,7 +83,7 @@ static sw_status load_program(struct sw_executor *ex, int p)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         SW_TRY(load_step(ex, program, i, &ex->programs[p].steps[i]));
     }
-    return SW_OK;
+    return ex->options.verify ? list_dying(program, &ex->programs[p].dying) : SW_OK;
 }
 
 /* Allocates a row of scalars for each micro-step, on the device and on the host. */
@@ -309,6 +328,8 @@ void sw_executor_close(struct sw_executor *ex)
         }
         sw_free(ex->programs[p].steps);
         sw_free(ex->programs[p].calls);
+        sw_free(ex->programs[p].dying.first);
+        sw_free(ex->programs[p].dying.next);
     }
     sw_free(ex->programs);
     sw_device_free(ex->dev, SW_MEM_DEVICE, ex->scalars, sw_executor_scalars_bytes(ex));
