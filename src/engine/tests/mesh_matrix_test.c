@@ -8,7 +8,8 @@
 // sizes only. Each rank sends the bytes of its plan, and takes its memory to the byte.
 //
 // Each pair of choices is tried for one step. SPILLWAY_MESHES=all tries each mesh at each stage,
-// schedule and precision for 30 steps, with the other choices drawn.
+// schedule and precision for 30 steps, with the other choices drawn. SPILLWAY_MESHES=3/48 tries the
+// third of 48 parts of that.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -428,14 +429,15 @@ enum { LEFT_OUT = 30 };
 enum { LEFT_OUT = 0 };
 #endif
 
-static bool all; /* more than pairs */
+/* More than pairs: every n_parts-th combination, from `part`; 0 parts = pairs only. */
+static int part, n_parts;
 
 static void pairs_of_choices_follow_one_rank(void **state)
 {
     int n_steps = 1;
     int counts[N_AXES];
     (void)state;
-    if (all) {
+    if (n_parts > 0) {
         skip();
     }
     for (int a = 0; a < N_AXES; a++) {
@@ -445,39 +447,51 @@ static void pairs_of_choices_follow_one_rank(void **state)
     print_message("%d combinations of %d meshes\n", n, n_meshes);
 }
 
-static void all_meshes_follow_one_rank(void **state)
+/* Stages of ZeRO share the other choices, and so the references. */
+static void try_stages(int at, int n_steps)
 {
-    static const enum axis product[] = {MESH, STAGE, SCHEDULE, PRECISION};
-    int n_steps = MOST_STEPS;
-    int n = 1;
-    (void)state;
-    if (!all) {
-        skip();
+    static const enum axis product[] = {MESH, SCHEDULE, PRECISION};
+    struct cover_row row;
+    int rest = at;
+    for (int a = 0; a < N_AXES; a++) {
+        row.at[a] = (int8_t)(sw_philox_u64(17, (uint64_t)at, (uint64_t)a) % (uint64_t)count_of(a));
     }
     for (size_t i = 0; i < SW_LEN(product); i++) {
-        n *= count_of(product[i]);
+        row.at[product[i]] = (int8_t)(rest % count_of(product[i]));
+        rest /= count_of(product[i]);
     }
-    for (int at = 0; at < n; at++) {
-        struct cover_row row;
-        int rest = at;
-        for (int a = 0; a < N_AXES; a++) {
-            row.at[a] =
-                (int8_t)(sw_philox_u64(17, (uint64_t)at, (uint64_t)a) % (uint64_t)count_of(a));
-        }
-        for (size_t i = 0; i < SW_LEN(product); i++) {
-            row.at[product[i]] = (int8_t)(rest % count_of(product[i]));
-            rest /= count_of(product[i]);
-        }
+    for (int stage = 0; stage < count_of(STAGE); stage++) {
+        row.at[STAGE] = (int8_t)stage;
+        row.at[PLACEMENT] = (int8_t)((row.at[PLACEMENT] + 1) % count_of(PLACEMENT));
+        row.at[RECOMPUTE] = (int8_t)(sw_philox_u64(18, (uint64_t)at, (uint64_t)stage) % 2);
         try_row(&n_steps, &row);
     }
-    print_message("%d combinations of %d meshes\n", n, n_meshes);
+}
+
+static void all_meshes_follow_one_rank(void **state)
+{
+    const int n = count_of(MESH) * count_of(SCHEDULE) * count_of(PRECISION);
+    (void)state;
+    if (n_parts == 0) {
+        skip();
+    }
+    for (int at = part; at < n; at += n_parts) {
+        try_stages(at, MOST_STEPS);
+    }
+    print_message("part %d of %d of %d combinations of %d meshes\n", part + 1, n_parts,
+                  n * count_of(STAGE), n_meshes);
 }
 
 static int set_up(void **state)
 {
     const char *asked = getenv("SPILLWAY_MESHES");
     (void)state;
-    all = asked && strcmp(asked, "all") == 0;
+    part = 0;
+    n_parts = asked && strcmp(asked, "all") == 0 ? 1 : 0;
+    if (asked && n_parts == 0) {
+        SW_ASSERT(sscanf(asked, "%d/%d", &part, &n_parts) == 2 && part > 0 && part <= n_parts);
+        part--;
+    }
     list_meshes();
     return 0;
 }
