@@ -330,11 +330,6 @@ struct cpu_grid {
     const char *path;
     /* [last row of blocks][last column of blocks]; NULL until the grid is opened */
     struct cpu_product *piece[2][2];
-    /* Operands packed for all blocks. depth terms of each sum are packed at a time; 0 = each block
-     * packs its own. The strides are floats per row and per column of blocks, for gemm_depth
-     * terms. */
-    const struct cpu_vector *vector;
-    int64_t shared_terms, packed_elems[2];
 };
 
 struct cpu_block {
@@ -364,33 +359,43 @@ void sw_cpu_grid_run(const struct cpu_grid *grid, int64_t i_item, int i_worker, 
 /* Like sw_cpu_grid_run, but only the first n_rows rows of the whole product are wanted. */
 void sw_cpu_grid_run_rows(const struct cpu_grid *grid, int64_t i_item, int i_worker, int64_t n_rows,
                           const void *a, const void *b, float *c, void *scratch);
-/*
- * sw_cpu_grid_share - packs operands once for all blocks of own kernels instead of once a block.
- *
- * most_bytes  limit of the packed operands
- * in_parts    the result may be made by several runs over all blocks, each adding some of the terms
- *
- * Returns the bytes packed at a time; 0 if packing does not pay or needs too much.
- */
-size_t sw_cpu_grid_share(const struct cpu_device *dev, size_t most_bytes, bool in_parts,
-                         struct cpu_grid *grid);
-/* Operands packed for a run over all blocks. They hold the terms from k on, as many as the grid
- * shares. */
-struct cpu_shared {
-    const void *a, *b; /* element 0 of the whole operands */
-    int64_t k;
-    float *packed;
-};
-/* Runs `item` for all blocks once per packed set of terms; item calls sw_cpu_grid_run_packed. */
-void sw_cpu_grid_run_all(const struct cpu_grid *grid, struct sw_pool *pool,
-                         struct cpu_shared *shared, sw_pool_fn item, void *ctx);
-/* c: element 0 of the block's result, rows ldc apart. Runs after the first add to it. */
-void sw_cpu_grid_run_packed(const struct cpu_grid *grid, int64_t i_item,
-                            const struct cpu_shared *shared, float *c, int64_t ldc);
 static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
 {
     return sw_round_up((size_t)(grid->mb * grid->nb) * sizeof(float), CPU_LINE);
 }
+
+/* ---- a product by own kernels that packs each operand about once (fast_panels.c) ---- */
+
+/* Slabs of b are packed for all workers. Each item packs the rows of a that it multiplies by the
+ * blocks of a slab. The cut follows from the shape, the limit and the number of threads; no bit
+ * depends on it. */
+struct cpu_panels {
+    struct cpu_gemm whole;
+    const struct cpu_vector *vector;
+    int64_t slab_n, slab_k; /* columns and terms of b that are packed at a time */
+    int64_t nb;             /* columns of a block */
+    int64_t n_m, n_n;       /* items: ranges of rows, groups of blocks of a slab */
+    int64_t mb;             /* most rows of an item */
+    bool in_place;          /* c is the whole result, rows whole.ldc apart */
+    size_t packed_bytes;    /* a slab; then each worker has worker_bytes */
+    size_t worker_bytes;
+};
+
+struct cpu_panels_call {
+    const void *a, *b; /* element 0 of the whole operands */
+    float *c;          /* in place; else NULL */
+    void *workspace;   /* packed_bytes + worker_bytes of each worker, aligned to a cache line */
+    /* not in place: takes a block of c, whose rows are where.n apart */
+    void (*finish)(void *ctx, const float *block, struct cpu_block where);
+    void *ctx;
+};
+
+/* most_bytes: limit of a slab. False if the product is too small to gain, or its sums too long for
+ * a slab. */
+bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whole, bool in_place,
+                       size_t most_bytes, struct cpu_panels *out);
+void sw_cpu_panels_run(const struct cpu_panels *panels, struct sw_pool *pool,
+                       const struct cpu_panels_call *call);
 
 static inline int cpu_workers(const struct sw_pool *pool)
 {

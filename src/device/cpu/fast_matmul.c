@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // MATMUL: output blocks are the items. Bias, activation and rounding follow each block's product
-// while it is in cache. A plain f32 product is written in place. Own kernels pack both operands
-// once for all blocks, unless that takes too much memory. A large parameter may be cut into pieces
+// while it is in cache. A plain f32 product is written in place. Own kernels pack the operands once
+// (fast_panels.c) unless the product is small. A large parameter may be cut into pieces
 // (attrs.matmul.piece): a library multiplies each by itself, and sums are cut at them. A tile has
 // some of the pieces and computes what the whole op would.
 #include <string.h>
@@ -22,7 +22,8 @@ struct matmul {
     enum sw_act act;
     enum sw_dtype out_dtype, bias_dtype;
     size_t worker_bytes;
-    size_t packed_bytes; /* 0: each block packs its own operands */
+    bool has_panels;
+    struct cpu_panels panels; /* if has_panels; else each block packs its own operands */
 };
 
 static bool has_output(const struct sw_op_desc *desc, int i)
@@ -40,7 +41,7 @@ static bool takes(const struct sw_op_desc *desc)
 }
 
 /* Limit of what is packed at a time: it stays in the L3 cache, or is small beside the result. */
-enum { PACKED_BYTES = 8 << 20 };
+enum { PACKED_BYTES = 12 << 20 };
 
 /* Cuts the product of one piece with that many rows of the parameter. */
 static sw_status cut_piece(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -110,13 +111,10 @@ static sw_status cut(const struct cpu_device *dev, const struct sw_op_desc *desc
         out->worker_bytes = bytes > out->worker_bytes ? bytes : out->worker_bytes;
     }
     if (!prefer_dnnl && out->form != BY_DEPTH) {
-        struct cpu_grid *grid = &out->grid[0];
-        const size_t result = (size_t)(grid->whole.m * grid->whole.n) * sizeof(float);
+        const struct cpu_gemm *gemm = &out->grid[0].whole;
+        const size_t result = (size_t)(gemm->m * gemm->n) * sizeof(float);
         const size_t most = result / 4 > PACKED_BYTES ? result / 4 : PACKED_BYTES;
-        out->packed_bytes = sw_cpu_grid_share(dev, most, out->in_place, grid);
-    }
-    if (out->packed_bytes > 0) {
-        out->worker_bytes = out->in_place ? 0 : cpu_grid_block_bytes(&out->grid[0]);
+        out->has_panels = sw_cpu_panels_cut(dev, gemm, out->in_place, most, &out->panels);
     }
     return SW_OK;
 }
@@ -124,7 +122,6 @@ static sw_status cut(const struct cpu_device *dev, const struct sw_op_desc *desc
 struct job {
     const struct matmul *matmul;
     const struct cpu_call *call;
-    struct cpu_shared shared; /* used if packed_bytes is not 0 */
 };
 
 /* Applies bias, activation and rounding to a block of the result. */
@@ -187,30 +184,23 @@ static void item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
-/* Computes a block of the result in place, or adds the terms packed now to it. */
-static void packed_item(void *ctx, int64_t i_item, int i_worker)
+static void finish_panel(void *ctx, const float *product, struct cpu_block block)
 {
     const struct job *job = ctx;
-    const struct matmul *mm = job->matmul;
-    const struct cpu_call *call = job->call;
-    const struct cpu_grid *grid = &mm->grid[0];
-    struct cpu_block block = sw_cpu_grid_block(grid, i_item);
-    block.j += mm->form == BY_COLUMNS ? mm->first : 0;
-    char *scratch =
-        (char *)call->workspace + mm->packed_bytes + (size_t)i_worker * mm->worker_bytes;
-    float *c = mm->in_place ? (float *)call->out[0] + block.i * mm->n + block.j : (float *)scratch;
-    sw_cpu_grid_run_packed(grid, i_item, &job->shared, c, mm->in_place ? mm->n : block.n);
-    if (!mm->in_place) {
-        finish(job, c, block);
-    }
+    block.j += job->matmul->form == BY_COLUMNS ? job->matmul->first : 0;
+    finish(job, product, block);
 }
 
-static void run_packed(struct job *job)
+static void run_panels(struct job *job)
 {
-    const struct cpu_grid *grid = &job->matmul->grid[0];
-    job->shared.packed = job->call->workspace;
-    operands(job, grid, 0, &job->shared.a, &job->shared.b);
-    sw_cpu_grid_run_all(grid, job->call->pool, &job->shared, packed_item, job);
+    const struct matmul *mm = job->matmul;
+    struct cpu_panels_call call = {
+        .workspace = job->call->workspace, .finish = finish_panel, .ctx = job};
+    operands(job, &mm->grid[0], 0, &call.a, &call.b);
+    if (mm->in_place) {
+        call.c = (float *)job->call->out[0] + (mm->form == BY_COLUMNS ? mm->first : 0);
+    }
+    sw_cpu_panels_run(&mm->panels, job->call->pool, &call);
 }
 
 /* Computes a block of the result, summed over the pieces in order. */
@@ -251,8 +241,8 @@ static void run(const struct cpu_call *call)
 {
     struct job job = {.matmul = call->prepared, .call = call};
     const struct matmul *mm = call->prepared;
-    if (mm->packed_bytes > 0) {
-        run_packed(&job);
+    if (mm->has_panels) {
+        run_panels(&job);
         return;
     }
     if (mm->form == BY_DEPTH) {
@@ -298,7 +288,9 @@ static void query_with(const struct cpu_device *dev, const struct sw_op_desc *de
         return;
     }
     out->supported = true;
-    out->workspace_bytes = mm.packed_bytes + mm.worker_bytes * (size_t)cpu_workers(dev->pool);
+    const size_t workers = (size_t)cpu_workers(dev->pool);
+    out->workspace_bytes = mm.has_panels ? mm.panels.packed_bytes + mm.panels.worker_bytes * workers
+                                         : mm.worker_bytes * workers;
     out->path = mm.grid[0].path;
 }
 

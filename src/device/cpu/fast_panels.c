@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// A product that packs b once for all workers, in slabs of columns and, if the result is in place,
+// of terms. An item is a range of rows times a group of the slab's blocks: it packs its rows of a,
+// which then stay in the L2 cache, and multiplies them by one block of columns after the other.
+// Sums are added in the order of vector->gemm, so the bits are the same.
+#include "device/cpu/fast.h"
+
+enum { BLOCK_COLUMNS = 128 };
+/* Fewer rows or columns than this gain nothing. */
+enum { LEAST_EDGE = 128 };
+enum { LEAST_GROUPS = 4, MOST_GROUPS = 24 };       /* groups of rows in an item */
+enum { ROWS_BYTES = 1 << 20, SMALL_L2 = 1 << 18 }; /* of an item, packed */
+/* A slab of terms has at least so many of depths, since adding to the result takes time, and more
+ * if that leaves room for so many columns. */
+enum { LEAST_DEPTHS = 3, LEAST_COLUMNS = 768 };
+
+static int64_t blocks_of(const struct cpu_panels *p, int64_t columns)
+{
+    return sw_ceil_div(columns, p->nb);
+}
+
+static int64_t depths_of(const struct cpu_panels *p, int64_t terms)
+{
+    return sw_ceil_div(terms, p->vector->gemm_depth);
+}
+
+/* Splits `whole` into equal parts of at most `most`, multiples of `unit`. */
+static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
+{
+    const int64_t n = sw_ceil_div(whole, most);
+    return sw_ceil_div(sw_ceil_div(whole, n), unit) * unit;
+}
+
+static bool cut_slabs(struct cpu_panels *p, int64_t most_elems)
+{
+    const int64_t depth = p->vector->gemm_depth, n = p->whole.n;
+    const int64_t columns = sw_min_i64(n, LEAST_COLUMNS);
+    const int64_t all = depths_of(p, p->whole.k);
+    int64_t depths = all;
+    if (p->in_place && columns * all * depth > most_elems) {
+        depths = sw_max_i64(LEAST_DEPTHS, most_elems / columns / depth);
+    }
+    p->slab_k = even_part(p->whole.k, depths * depth, depth);
+    const int64_t blocks = most_elems / p->slab_k / p->nb;
+    p->slab_n = blocks > 0 ? even_part(n, blocks * p->nb, p->nb) : 0;
+    return blocks > 0;
+}
+
+/* Packing a row costs about as much as multiplying it by this many columns. */
+enum { PACKING_COLUMNS = 20 };
+
+/* At the end some threads wait for others, for a quarter of an item. */
+static void cut_items(struct cpu_panels *p, int64_t threads)
+{
+    const int64_t tile = p->vector->gemm_tile[CPU_LEFT], groups = sw_ceil_div(p->whole.m, tile);
+    const int64_t cache = p->vector->gemm_tile[CPU_RIGHT] >= 32 ? ROWS_BYTES : SMALL_L2;
+    const int64_t bytes = depths_of(p, p->slab_k) * p->vector->gemm_packed_elems(CPU_LEFT, tile) *
+                          (int64_t)sizeof(float);
+    const int64_t most = sw_min_i64(MOST_GROUPS, sw_max_i64(LEAST_GROUPS, cache / bytes));
+    const int64_t blocks = blocks_of(p, p->slab_n);
+    double best = 0;
+    for (int64_t rows = sw_min_i64(most, groups); rows >= sw_min_i64(LEAST_GROUPS, groups);
+         rows--) {
+        const int64_t n_m = sw_ceil_div(groups, rows);
+        for (int64_t n_n = 1; n_n <= blocks; n_n++) {
+            const double rounds = (double)sw_ceil_div(n_m * n_n, threads) + 0.25;
+            const double columns = (double)(sw_ceil_div(blocks, n_n) * p->nb + PACKING_COLUMNS);
+            const double now = rounds * (double)sw_ceil_div(groups, n_m) * columns;
+            if (best == 0 || now < best) {
+                best = now;
+                p->n_m = n_m;
+                p->n_n = n_n;
+            }
+        }
+    }
+    p->mb = sw_ceil_div(groups, p->n_m) * tile;
+}
+
+bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whole, bool in_place,
+                       size_t most_bytes, struct cpu_panels *out)
+{
+    *out = (struct cpu_panels){.whole = *whole,
+                               .vector = sw_cpu_vector_for(dev->isa),
+                               .nb = BLOCK_COLUMNS,
+                               .in_place = in_place};
+    if (whole->m < LEAST_EDGE || whole->n < LEAST_EDGE || whole->k == 0 ||
+        !cut_slabs(out, (int64_t)(most_bytes / sizeof(float)))) {
+        return false;
+    }
+    cut_items(out, cpu_workers(dev->pool));
+    const int64_t depths = depths_of(out, out->slab_k), blocks = blocks_of(out, out->slab_n);
+    const int64_t b = blocks * depths * out->vector->gemm_packed_elems(CPU_RIGHT, out->nb);
+    const int64_t a = depths * out->vector->gemm_packed_elems(CPU_LEFT, out->mb);
+    const int64_t c = in_place ? 0 : out->mb * out->nb;
+    out->packed_bytes = sw_round_up((size_t)b * sizeof(float), CPU_LINE);
+    out->worker_bytes = sw_round_up((size_t)(a + c) * sizeof(float), CPU_LINE);
+    return true;
+}
+
+/* ---- running ---- */
+
+struct job {
+    const struct cpu_panels *panels;
+    const struct cpu_panels_call *call;
+    int64_t j, k, n, terms; /* the slab */
+};
+
+/* The packed terms of a block of the slab follow each other by depth. */
+static float *block_at(const struct job *job, int64_t i_block)
+{
+    const struct cpu_panels *p = job->panels;
+    const int64_t elems = p->vector->gemm_packed_elems(CPU_RIGHT, p->nb);
+    return (float *)job->call->workspace + i_block * depths_of(p, p->slab_k) * elems;
+}
+
+/* Packs one depth of a block of the slab. */
+static void pack_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct cpu_panels *p = job->panels;
+    const int64_t depths = depths_of(p, job->terms), depth = i_item % depths;
+    const int64_t j = i_item / depths * p->nb;
+    float *to =
+        block_at(job, i_item / depths) + depth * p->vector->gemm_packed_elems(CPU_RIGHT, p->nb);
+    (void)i_worker;
+    p->vector->gemm_pack(&p->whole, CPU_RIGHT, job->call->b, job->j + j,
+                         sw_min_i64(p->nb, job->n - j), job->k + depth * p->vector->gemm_depth, to);
+}
+
+/* Multiplies the packed rows of an item by a block of the slab. */
+static void multiply(const struct job *job, const float *a, int64_t i_block, struct cpu_block where,
+                     float *block)
+{
+    const struct cpu_panels *p = job->panels;
+    const int64_t ldc = p->in_place ? p->whole.ldc : where.n;
+    const struct cpu_gemm gemm = {.m = where.m, .n = where.n, .k = job->terms, .ldc = ldc};
+    const struct cpu_packed packed = {.at = {a, block_at(job, i_block)},
+                                      .step = {p->vector->gemm_packed_elems(CPU_LEFT, where.m),
+                                               p->vector->gemm_packed_elems(CPU_RIGHT, p->nb)}};
+    float *c = p->in_place ? job->call->c + where.i * ldc + where.j : block;
+    p->vector->gemm_packed(&gemm, &packed, job->k > 0, c);
+    if (!p->in_place) {
+        job->call->finish(job->call->ctx, c, where);
+    }
+}
+
+static void item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct cpu_panels *p = job->panels;
+    const int64_t tile = p->vector->gemm_tile[CPU_LEFT], groups = sw_ceil_div(p->whole.m, tile);
+    const int64_t range = i_item % p->n_m, group = i_item / p->n_m;
+    const int64_t i = groups * range / p->n_m * tile;
+    const int64_t m = sw_min_i64(groups * (range + 1) / p->n_m * tile, p->whole.m) - i;
+    float *a = (float *)((char *)job->call->workspace + p->packed_bytes +
+                         (size_t)i_worker * p->worker_bytes);
+    const int64_t elems = p->vector->gemm_packed_elems(CPU_LEFT, m);
+    const int64_t depths = depths_of(p, job->terms), blocks = blocks_of(p, job->n);
+    for (int64_t d = 0; d < depths; d++) {
+        p->vector->gemm_pack(&p->whole, CPU_LEFT, job->call->a, i, m,
+                             job->k + d * p->vector->gemm_depth, a + d * elems);
+    }
+    for (int64_t s = blocks * group / p->n_n; s < blocks * (group + 1) / p->n_n; s++) {
+        const int64_t j = s * p->nb;
+        const struct cpu_block where = {
+            .i = i, .j = job->j + j, .m = m, .n = sw_min_i64(p->nb, job->n - j)};
+        multiply(job, a, s, where, a + depths * elems);
+    }
+}
+
+void sw_cpu_panels_run(const struct cpu_panels *panels, struct sw_pool *pool,
+                       const struct cpu_panels_call *call)
+{
+    const struct cpu_gemm *g = &panels->whole;
+    struct job job = {panels, call, 0, 0, 0, 0};
+    for (job.j = 0; job.j < g->n; job.j += panels->slab_n) {
+        job.n = sw_min_i64(panels->slab_n, g->n - job.j);
+        for (job.k = 0; job.k < g->k; job.k += panels->slab_k) {
+            job.terms = sw_min_i64(panels->slab_k, g->k - job.k);
+            const int64_t parts = blocks_of(panels, job.n) * depths_of(panels, job.terms);
+            sw_pool_run(pool, parts, pack_item, &job);
+            sw_pool_run(pool, panels->n_m * panels->n_n, item, &job);
+        }
+    }
+}

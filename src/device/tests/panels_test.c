@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products whose operands are packed in slabs have the bits of one product in one thread, for every
+// cut, number of threads and instruction set of this machine.
+#include <stdio.h>
+#include <string.h>
+
+#include "device/cpu/fast.h"
+#include "support/test.h"
+
+enum { MOST = 512 * 1024 };
+static float a[MOST], b[MOST], want[MOST], got[MOST];
+
+struct call {
+    int64_t n; /* columns of the result */
+};
+
+static void copy_block(void *ctx, const float *block, struct cpu_block where)
+{
+    const struct call *call = ctx;
+    for (int64_t i = 0; i < where.m; i++) {
+        memcpy(got + (where.i + i) * call->n + where.j, block + i * where.n,
+               (size_t)where.n * sizeof *block);
+    }
+}
+
+static void fill(enum sw_dtype dtype, void *x, uint32_t seed)
+{
+    for (int64_t i = 0; i < MOST; i++) {
+        const uint32_t random = ((uint32_t)i + seed) * UINT32_C(2654435761);
+        sw_store_f64(dtype, x, i, (double)(random >> 8) * 0x1p-24 - 0.5);
+    }
+}
+
+/* Multiplies in slabs of at most that many bytes. Returns false if the product takes none. */
+static bool multiplies(const struct cpu_device *dev, const struct cpu_gemm *g, bool in_place,
+                       size_t most_bytes)
+{
+    struct cpu_panels panels;
+    if (!sw_cpu_panels_cut(dev, g, in_place, most_bytes, &panels)) {
+        return false;
+    }
+    assert_true(panels.packed_bytes <= most_bytes);
+    const size_t bytes =
+        panels.packed_bytes + panels.worker_bytes * (size_t)sw_pool_threads(dev->pool);
+    void *workspace = aligned_alloc(CPU_LINE, bytes);
+    assert_non_null(workspace);
+    memset(workspace, 0xff, bytes); /* NaN: whatever is read was written before */
+    memset(got, 0xff, sizeof got);
+    struct call ctx = {g->n};
+    const struct cpu_panels_call call = {.a = a,
+                                         .b = b,
+                                         .c = in_place ? got : NULL,
+                                         .workspace = workspace,
+                                         .finish = copy_block,
+                                         .ctx = &ctx};
+    sw_cpu_panels_run(&panels, dev->pool, &call);
+    free(workspace);
+    return true;
+}
+
+static const struct {
+    int64_t m, n, k;
+    bool ta, tb, in_place;
+    size_t most_bytes;
+    int64_t slabs_n, slabs_k; /* wanted cut */
+} cases[] = {
+    {128, 128, 1, false, false, true, 1 << 20, 1, 1},
+    {145, 300, 257, false, true, true, 1 << 20, 1, 1},
+    {145, 300, 257, false, true, false, 1 << 19, 2, 1},
+    {131, 260, 700, true, false, false, 1 << 19, 3, 1},
+    {200, 300, 1100, false, false, true, 400000, 3, 2},
+    {300, 129, 1600, true, true, true, 400000, 2, 3},
+};
+
+static void check_case(const struct cpu_device *dev, enum sw_dtype dtype, size_t i)
+{
+    const struct cpu_gemm g = {.dtype = dtype,
+                               .dtype_b = dtype,
+                               .ta = cases[i].ta,
+                               .tb = cases[i].tb,
+                               .m = cases[i].m,
+                               .n = cases[i].n,
+                               .k = cases[i].k,
+                               .lda = cases[i].ta ? cases[i].m : cases[i].k,
+                               .ldb = cases[i].tb ? cases[i].k : cases[i].n,
+                               .ldc = cases[i].n};
+    const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
+    void *scratch = aligned_alloc(CPU_LINE, sw_round_up(vector->gemm_scratch_bytes, CPU_LINE));
+    assert_non_null(scratch);
+    vector->gemm(&g, a, b, want, scratch);
+    free(scratch);
+    struct cpu_panels panels;
+    assert_true(sw_cpu_panels_cut(dev, &g, cases[i].in_place, cases[i].most_bytes, &panels));
+    assert_int_equal(sw_ceil_div(g.n, panels.slab_n), cases[i].slabs_n);
+    assert_int_equal(sw_ceil_div(g.k, panels.slab_k), cases[i].slabs_k);
+    assert_true(multiplies(dev, &g, cases[i].in_place, cases[i].most_bytes));
+    assert_memory_equal(got, want, (size_t)(g.m * g.n) * sizeof *got);
+}
+
+static void slabs_have_the_bits_of_one_product(void **state)
+{
+    static const enum sw_dtype dtypes[] = {SW_F32, SW_BF16, SW_F16};
+    (void)state;
+    bool amx;
+    struct cpu_device dev = {0};
+    const enum cpu_isa found = sw_cpu_isa_detect(&amx);
+    for (size_t t = 0; t < SW_LEN(dtypes); t++) {
+        fill(dtypes[t], a, 1);
+        fill(dtypes[t], b, 1000003);
+        for (int threads = 1; threads <= 5; threads += 2) {
+            assert_int_equal(sw_pool_open(threads, &dev.pool), SW_OK);
+            for (dev.isa = CPU_PORTABLE; dev.isa <= found; dev.isa++) {
+                for (size_t i = 0; i < SW_LEN(cases); i++) {
+                    check_case(&dev, dtypes[t], i);
+                }
+            }
+            sw_pool_close(dev.pool);
+        }
+    }
+}
+
+static void a_product_that_gains_nothing_is_left_alone(void **state)
+{
+    (void)state;
+    struct cpu_device dev = {0};
+    assert_int_equal(sw_pool_open(1, &dev.pool), SW_OK);
+    const struct cpu_gemm few = {.m = 100, .n = 1000, .k = 100, .lda = 100, .ldb = 1000};
+    const struct cpu_gemm none = {.m = 200, .n = 200, .k = 0, .lda = 1, .ldb = 200};
+    const struct cpu_gemm deep = {.m = 200, .n = 200, .k = 5000, .lda = 5000, .ldb = 200};
+    struct cpu_panels panels;
+    assert_false(sw_cpu_panels_cut(&dev, &few, true, 1 << 24, &panels));
+    assert_false(sw_cpu_panels_cut(&dev, &none, true, 1 << 24, &panels));
+    assert_false(sw_cpu_panels_cut(&dev, &deep, false, 1 << 20, &panels));
+    assert_true(sw_cpu_panels_cut(&dev, &deep, true, 1 << 20, &panels));
+    sw_pool_close(dev.pool);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(slabs_have_the_bits_of_one_product),
+    cmocka_unit_test(a_product_that_gains_nothing_is_left_alone),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
