@@ -31,6 +31,18 @@ struct sw_report_options {
 SW_API sw_status sw_report_write(const struct sw_report_options *options, char **out_path);
 
 /*
+ * sw_report_picture - pictures as one HTML file that needs no network and runs no script.
+ *
+ * json         what sw_plan_cluster_text, sw_plan_scale_text or sw_plan_published_text
+ *              (spillway/look.h) wrote as JSON. It has every number of the pictures
+ * path         the file; a page of spillway is replaced
+ *
+ * SW_E_ARG     the text is not one of these, or the file exists and is not such a page
+ * SW_E_FORMAT  the text is not JSON
+ */
+SW_API sw_status sw_report_picture(const char *json, const char *path);
+
+/*
  * sw_compare_text - differences between two runs (folders) or two plans (files of `plan --json`).
  * For runs this includes the first step whose loss or norm differs in any bit.
  *

@@ -8,8 +8,9 @@
 #include "spillway/comm.h"
 #include "spillway/engine.h"
 #include "spillway/look.h"
+#include "spillway/report.h"
 
-enum { OWN_FLAGS = 20, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+enum { OWN_FLAGS = 21, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
@@ -19,6 +20,7 @@ struct run {
     const char *schedule;      /* a file, or "true"; NULL = not asked for */
     struct sw_plan_cluster on; /* name NULL: on this machine */
     const char *nodes;         /* "N", or "A:B" */
+    const char *picture;       /* a file; NULL = not asked for */
     struct sw_plan_scale scale;
     bool has_rows; /* a row for each number of nodes is asked for, instead of a plan */
     struct sw_plan_published published;
@@ -55,16 +57,23 @@ static int show_published(const struct command *command, const struct run *run, 
     struct sw_plan_published wanted = run->published;
     bool missed = false;
     char *out = NULL;
-    if (argc > 3 + (wanted.accounting ? 2 : 0) + run->json) {
+    if (argc > 3 + (wanted.accounting ? 2 : 0) + (run->picture ? 2 : 0) + run->json) {
         return cli_fail(command, CLI_REFUSED,
-                        "--published takes no other options but --accounting and --json");
+                        "--published takes no other options but --accounting, --picture and "
+                        "--json");
     }
     wanted.ours = true;
-    wanted.json = run->json;
-    if (sw_plan_published_text(&wanted, &missed, &out) < 0) {
+    wanted.json = run->json || run->picture;
+    if (sw_plan_published_text(&wanted, &missed, &out) < 0 ||
+        (run->picture && sw_report_picture(out, run->picture) < 0)) {
+        sw_text_free(out);
         return cli_error(command, CLI_REFUSED);
     }
-    printf("%s", out);
+    if (run->json || !run->picture) {
+        printf("%s", out);
+    } else {
+        printf("picture: %s\n", run->picture);
+    }
     sw_text_free(out);
     return fflush(stdout) != 0 ? CLI_REFUSED : missed ? CLI_FAILED : CLI_DONE;
 }
@@ -73,6 +82,9 @@ static int check(const struct command *command, const struct run *run)
 {
     if (run->published.accounting) {
         return cli_fail(command, CLI_REFUSED, "--accounting needs --published");
+    }
+    if (run->picture && !run->on.name) {
+        return cli_fail(command, CLI_REFUSED, "--picture needs --on or --published");
     }
     if (!run->train.o.model || run->batch == 0 || ranks_of(run) > MOST_RANKS) {
         return cli_fail(command, CLI_REFUSED,
@@ -345,15 +357,37 @@ static bool add_edit(struct sw_engine_options *o, const char *edit, const char *
     return *out != NULL;
 }
 
-static sw_status print_rows(const struct run *run, const struct sw_engine_options *o)
+/* --picture needs JSON, also where text is printed. */
+static sw_status text_of_rows(const struct run *run, const struct sw_engine_options *o, bool json,
+                              char **out)
 {
     struct sw_plan_scale wanted = run->scale;
-    char *out = NULL;
     wanted.cluster = run->on.name;
-    wanted.json = run->json;
-    const sw_status st = sw_plan_scale_text(o, &wanted, &out);
+    wanted.json = json;
+    return sw_plan_scale_text(o, &wanted, out);
+}
+
+static sw_status print_rows(const struct run *run, const struct sw_engine_options *o)
+{
+    char *out = NULL;
+    const sw_status st = text_of_rows(run, o, run->json, &out);
     printf("%s", out ? out : "");
     sw_text_free(out);
+    return st;
+}
+
+static sw_status draw_cluster(const struct run *run, const struct sw_engine_options *o)
+{
+    struct sw_plan_cluster on = run->on;
+    char *json = NULL;
+    on.json = true;
+    sw_status st =
+        run->has_rows ? text_of_rows(run, o, true, &json) : sw_plan_cluster_text(o, &on, &json);
+    st = st < 0 ? st : sw_report_picture(json, run->picture);
+    sw_text_free(json);
+    if (st >= 0 && !run->json) {
+        printf("picture: %s\n", run->picture);
+    }
     return st;
 }
 
@@ -378,6 +412,7 @@ static int show(const struct command *command, const struct run *run)
         st = st < 0          ? st
              : run->has_rows ? print_rows(run, &options)
                              : print_plan(run, &options, choice);
+        st = st < 0 || !run->picture ? st : draw_cluster(run, &options);
         status = st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
     }
     sw_train_setup_close(setup);
@@ -416,6 +451,8 @@ static int make_table(struct run *run, struct flag *out)
          "bytes and overlap that --published counts: ours, or another system's (default: that of "
          "the group)",
          0},
+        {"--picture", FLAG_TEXT, &run->picture, "FILE.html",
+         "draw what --on or --published predicts into a page", 0},
         {"--predict", FLAG_BOOL, &run->predict, NULL,
          "estimate a step's time; measures this machine and its disk for some seconds", 0},
         {"--schedule", FLAG_SWITCH, &run->schedule, "[FILE.svg]",
@@ -466,7 +503,7 @@ int sw_cmd_plan(int argc, char **argv)
         "--model gpt2-xl --on h100-node --nodes 1:4 --tokens 30e9 --price 2.5\n"
         "--model org/name --device-memory 8G --summary --predict\n"
         "--diff a.json b.json\n"
-        "--published v100-512-zero-infinity-20T\n"};
+        "--published v100-512-zero-infinity-20T --picture page.html\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && run.diff.n > 0) {
         status = show_difference(&command, &run, argc);

@@ -29,8 +29,20 @@ static sw_status walk(const struct sw_lineup *lineup, const struct sw_cost_mesh 
     return st;
 }
 
-sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
-                               struct sw_clock_report *out, double *flops)
+/* The stage that computes longest keeps its instructions. */
+static int choose(struct sw_clock_report *reports, int n)
+{
+    int longest = 0;
+    for (int s = 1; s < n; s++) {
+        const bool is_longer = reports[s].passes.busy > reports[longest].passes.busy;
+        sw_free(reports[is_longer ? longest : s].instrs);
+        longest = is_longer ? s : longest;
+    }
+    return longest;
+}
+
+sw_status sw_look_cluster_stage(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                                struct sw_clock_report *out, double *flops, int *stage)
 {
     const size_t n = (size_t)lineup->n;
     struct sw_clock_rank *ranks = sw_alloc_zero("look", n, sizeof *ranks);
@@ -40,17 +52,24 @@ sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_c
                                           : SW_FAIL(SW_E_NOMEM, "out of host memory for stages");
     *flops = 0;
     for (int s = 0; s < lineup->n && st >= 0; s++) {
-        if (s == 0 || reports[s].passes.busy > out->passes.busy) {
-            *out = reports[s];
-        }
         *flops += flops_of(ranks[s].plan, &reports[s]) / (double)n;
-        sw_free(reports[s].instrs);
     }
     if (st >= 0) {
-        out->instrs = NULL;
+        *stage = choose(reports, lineup->n);
+        *out = reports[*stage];
         out->seconds = seconds;
     }
     sw_free(ranks);
     sw_free(reports);
     return st;
+}
+
+sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                               struct sw_clock_report *out, double *flops)
+{
+    int stage;
+    SW_TRY(sw_look_cluster_stage(lineup, mesh, out, flops, &stage));
+    sw_free(out->instrs);
+    out->instrs = NULL;
+    return SW_OK;
 }

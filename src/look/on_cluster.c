@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "cluster/cluster.h"
-#include "cost/cost.h"
-#include "engine/engine.h"
 #include "json/json.h"
-#include "spillway/comm.h"
+#include "look/private.h"
 #include "spillway/look.h"
 
 static sw_status check_numbers(const struct sw_plan_cluster *on)
@@ -43,20 +41,25 @@ sw_status sw_plan_cluster_size(struct sw_plan_cluster *on)
 struct report {
     const struct sw_plan_cluster *on;
     const struct sw_cluster *cluster;
-    size_t bytes[SW_TIER_COUNT], there[SW_TIER_COUNT]; /* of a rank */
-    const struct sw_program *program;
+    struct sw_cost_mesh mesh;
+    size_t bytes[SW_TIER_COUNT], there[SW_TIER_COUNT]; /* of the rank that takes most */
+    const struct sw_program *program;                  /* of the stage that computes longest */
     struct sw_clock_report clock;
-    double flops; /* that a rank's kernels do in a step */
+    double flops; /* of a rank's kernels in a step, the mean of all stages */
 };
 
-static void find_tiers(const struct sw_engine_facts *f, struct report *r)
+static void find_tiers(const struct sw_lineup *lineup, struct report *r)
 {
-    const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f->device->memory_bytes,
-                                         [SW_TIER_HOST] = f->device->host_bytes,
-                                         [SW_TIER_DISK] = f->device->disk_bytes};
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        r->bytes[t] = f->plan->tier_bytes[t];
-        r->there[t] = there[t];
+    for (int s = 0; s < lineup->n; s++) {
+        const struct sw_engine_facts f = sw_engine_facts(lineup->stages[s].engine);
+        const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f.device->memory_bytes,
+                                             [SW_TIER_HOST] = f.device->host_bytes,
+                                             [SW_TIER_DISK] = f.device->disk_bytes};
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            const size_t bytes = f.plan->tier_bytes[t];
+            r->bytes[t] = bytes > r->bytes[t] ? bytes : r->bytes[t];
+            r->there[t] = there[t];
+        }
     }
 }
 
@@ -66,14 +69,11 @@ static const char *words_of(const struct sw_instr *instr)
 }
 
 /* The time of a step at the cluster's rates. */
-static sw_status find_time(const struct sw_engine_facts *f, struct report *r)
+static sw_status find_time(const struct sw_lineup *lineup, struct report *r)
 {
-    const struct sw_cost_mesh mesh = {.cluster = r->cluster, .ranks = r->on->ranks};
-    r->program = &f->plan->programs[0];
-    SW_TRY(sw_cost_step(f->plan, &mesh, &r->clock));
-    for (int32_t i = 0; i < r->program->n_instrs; i++) {
-        r->flops += (double)r->program->instrs[i].flops * (double)r->clock.instrs[i].runs;
-    }
+    int stage;
+    SW_TRY(sw_look_cluster_stage(lineup, &r->mesh, &r->clock, &r->flops, &stage));
+    r->program = &sw_engine_facts(lineup->stages[stage].engine).plan->programs[0];
     return SW_OK;
 }
 
@@ -129,7 +129,8 @@ static void print_number(const char *before, double x, struct sw_str *out)
     sw_json_write_f64(x, out);
 }
 
-static void print_json(const struct report *r, struct sw_str *out)
+static sw_status print_json(const struct report *r, const struct sw_lineup *lineup,
+                            struct sw_str *out)
 {
     sw_str_puts(out, "{\"name\":");
     sw_json_write_string(r->cluster->name, strlen(r->cluster->name), out);
@@ -155,22 +156,23 @@ static void print_json(const struct report *r, struct sw_str *out)
         }
         sw_str_putc(out, '}');
     }
+    sw_str_puts(out, ",\"lanes\":");
+    SW_TRY(sw_look_put_lanes(lineup, &r->mesh, r->clock.seconds, out));
     sw_str_putc(out, '}');
+    return SW_OK;
 }
 
-static sw_status report(const struct sw_engine_options *options, struct report *r,
-                        struct sw_str *out)
+static sw_status report(const struct sw_lineup *lineup, struct report *r, struct sw_str *out)
 {
-    sw_engine *e = NULL;
-    SW_TRY(sw_initialize(options, &e));
-    const struct sw_engine_facts f = sw_engine_facts(e);
-    find_tiers(&f, r);
-    const sw_status st = find_time(&f, r);
-    if (st >= 0) {
-        (r->on->json ? print_json : print_text)(r, out);
-        sw_free(r->clock.instrs);
+    sw_status st = SW_OK;
+    find_tiers(lineup, r);
+    SW_TRY(find_time(lineup, r));
+    if (r->on->json) {
+        st = print_json(r, lineup, out);
+    } else {
+        print_text(r, out);
     }
-    sw_close(e);
+    sw_free(r->clock.instrs);
     return st;
 }
 
@@ -180,19 +182,14 @@ static sw_status plan_on(const struct sw_engine_options *options, struct report 
 {
     struct sw_engine_options o = *options;
     struct sw_str device = {0};
-    sw_comm *comm = NULL;
+    struct sw_lineup lineup;
     sw_str_printf(&device, "sim:%s", r->on->name);
     SW_TRY_ALLOC(device.ptr, "a plan");
-    o.plan.only = true;
     o.run.device = device.ptr;
-    sw_status st = SW_OK;
-    if (r->on->ranks > 1) {
-        st = sw_comm_open(&(struct sw_transport){.size = (int)r->on->ranks}, &comm);
-    }
-    o.run.comm = comm;
-    st = st < 0 ? st : report(&o, r, out);
-    if (comm) {
-        sw_comm_close(comm, st < 0);
+    sw_status st = sw_lineup_open(&o, (int)r->on->ranks, &lineup);
+    if (st >= 0) {
+        st = report(&lineup, r, out);
+        sw_lineup_close(&lineup);
     }
     sw_str_fini(&device);
     return st;
@@ -209,13 +206,9 @@ sw_status sw_plan_cluster_text(const struct sw_engine_options *options,
     SW_TRY(check_numbers(on));
     SW_TRY(sw_cluster_open(on->name, &cluster));
     r.cluster = cluster;
+    r.mesh = (struct sw_cost_mesh){.cluster = cluster, .ranks = on->ranks};
     sw_status st = sw_cluster_check_size(cluster, on->nodes, on->ranks);
     st = st < 0 ? st : plan_on(options, &r, &text);
     sw_cluster_close(cluster);
-    if (st < 0 || text.failed) {
-        sw_str_fini(&text);
-        return st < 0 ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
-    }
-    *out = text.ptr;
-    return SW_OK;
+    return sw_look_give(st, &text, out);
 }

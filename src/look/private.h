@@ -17,3 +17,17 @@ sw_status sw_look_give(sw_status st, struct sw_str *text, char **out);
  * flops   out: of a device's kernels in a step, the mean of all stages */
 sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
                                struct sw_clock_report *out, double *flops);
+/* Like it, with `instrs` of that stage: release with sw_free. stage: out, its number */
+sw_status sw_look_cluster_stage(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                                struct sw_clock_report *out, double *flops, int *stage);
+
+/* ---- step_lanes.c ---- */
+
+/*
+ * Writes a JSON list about one rank of each stage: its queues, with the work that they do in a step
+ * at a cluster's rates. A mesh has no accounting.
+ *
+ * seconds   of the step, as sw_look_cluster_step finds it
+ */
+sw_status sw_look_put_lanes(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
+                            double seconds, struct sw_str *out);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "json/json.h"
+#include "look/private.h"
 #include "spillway/look.h"
 
 /* A run and its predictions. Those that are not there have a reason. */
@@ -273,8 +274,11 @@ static void put_prediction(const char *key, const struct pub_prediction *p, cons
         sw_str_printf(out, ",\"fits\":%s", p->fits ? "true" : "false");
         put_text(",\"assumed\":", sw_str_text(&p->assumed), out);
         for (int t = 0; t < SW_TIER_COUNT; t++) {
-            sw_str_printf(out, ",\"%s_bytes\":%zu", sw_tier_name((enum sw_tier)t), p->bytes[t]);
+            sw_str_printf(out, "%s\"%s\":{\"bytes\":%zu,\"there_are\":%zu}",
+                          t > 0 ? "," : ",\"tiers\":{", sw_tier_name((enum sw_tier)t), p->bytes[t],
+                          p->there[t]);
         }
+        sw_str_putc(out, '}');
     }
     sw_str_putc(out, '}');
 }
@@ -286,23 +290,43 @@ static void put_result(const struct result *one, struct sw_str *out)
     put_text("{\"id\":", run->id, out);
     put_text(",\"group\":", run->group->name, out);
     put_text(",\"judge\":", judges[run->judge], out);
+    put_text(",\"cluster\":", run->cluster, out);
+    sw_str_printf(out, ",\"devices\":%lld,\"nodes\":%lld", (long long)run->devices,
+                  (long long)run->nodes);
+    put_number(",\"parameters\":", run->model.parameters, out);
     put_number(",\"published\":[", run->tflops[0], out);
     put_number(",", run->tflops[1], out);
     sw_str_putc(out, ']');
     put_prediction("predicted", &one->theirs, one->why[0], out);
     put_prediction("ours", &one->ours, one->why[1], out);
     put_number(",\"error\":", one->error, out);
+    put_number(",\"tolerance\":", run->tolerance, out);
     sw_str_printf(out, ",\"met\":%s}", one->is_met ? "true" : "false");
 }
 
-static void print_json(const struct report *r, struct sw_str *out)
+/* The queues of a run alone, in our accounting. */
+static sw_status put_lanes(const struct report *r, struct sw_str *out)
+{
+    const struct result *one = r->results;
+    if (r->n > 1 || *one->why[1]) {
+        return SW_OK;
+    }
+    sw_str_puts(out, "\"lanes\":");
+    SW_TRY(sw_published_lanes(one->run, &one->ours, out));
+    sw_str_putc(out, ',');
+    return SW_OK;
+}
+
+static sw_status print_json(const struct report *r, struct sw_str *out)
 {
     sw_str_puts(out, "{\"runs\":[");
     for (int i = 0; i < r->n; i++) {
         sw_str_puts(out, i > 0 ? "," : "");
         put_result(&r->results[i], out);
     }
-    sw_str_puts(out, "],\"groups\":{");
+    sw_str_puts(out, "],");
+    SW_TRY(put_lanes(r, out));
+    sw_str_puts(out, "\"groups\":{");
     const char *before = "";
     for (int g = 0; g < r->file->n_groups; g++) {
         const struct pub_group *group = &r->file->groups[g];
@@ -316,6 +340,7 @@ static void print_json(const struct report *r, struct sw_str *out)
         }
     }
     sw_str_puts(out, "}}\n");
+    return SW_OK;
 }
 
 /* ---- entry point ---- */
@@ -365,7 +390,10 @@ static sw_status report(struct report *r, bool *missed, struct sw_str *out)
         predict(r, &r->results[i]);
         *missed |= r->results[i].is_judged && !r->results[i].is_met;
     }
-    (r->wanted->json ? print_json : print_text)(r, out);
+    if (r->wanted->json) {
+        return print_json(r, out);
+    }
+    print_text(r, out);
     return SW_OK;
 }
 
@@ -385,13 +413,5 @@ sw_status sw_plan_published_text(const struct sw_plan_published *wanted, bool *m
     }
     sw_free(r.results);
     sw_published_close(file);
-    if (st >= 0 && text.failed) {
-        st = SW_FAIL(SW_E_NOMEM, "out of host memory for a report");
-    }
-    if (st < 0) {
-        sw_str_fini(&text);
-        return st;
-    }
-    *out = text.ptr;
-    return SW_OK;
+    return sw_look_give(st, &text, out);
 }

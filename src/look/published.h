@@ -93,5 +93,9 @@ struct pub_prediction {
  */
 sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
                                const struct pub_fitted *as, struct pub_prediction *out);
+/* Writes the lanes of the step that was predicted in our accounting (sw_look_put_lanes), at the
+ * group's fitted numbers. */
+sw_status sw_published_lanes(const struct pub_run *run, const struct pub_prediction *p,
+                             struct sw_str *out);
 /* FLOPs of a step by the run's own count, for so many samples. */
 double sw_published_flops(const struct pub_run *run, const struct pub_model *model, double samples);

@@ -359,3 +359,21 @@ sw_status sw_published_predict(const struct pub_run *run, const struct sw_accoun
     sw_cluster_close(c);
     return st;
 }
+
+sw_status sw_published_lanes(const struct pub_run *run, const struct pub_prediction *p,
+                             struct sw_str *out)
+{
+    struct pub_prediction again = *p;
+    struct sw_cluster *c = NULL;
+    struct sw_lineup lineup;
+    SW_TRY(sw_cluster_open(run->cluster, &c));
+    fit_cluster(run, &run->group->fitted, c, &again);
+    sw_status st = open_lineup(run, p, true, NULL, &lineup);
+    if (st >= 0) {
+        const struct sw_cost_mesh mesh = {.cluster = c, .ranks = run->devices};
+        st = sw_look_put_lanes(&lineup, &mesh, p->seconds, out);
+        sw_lineup_close(&lineup);
+    }
+    sw_cluster_close(c);
+    return st;
+}

@@ -189,6 +189,9 @@ static void put_row(const struct report *r, const struct row *row, struct sw_str
         put_number(",\"samples\":", row->samples, out);
         put_number(",\"tokens\":", row->tokens, out);
         put_number(",\"step_seconds\":", row->seconds, out);
+        put_number(",\"samples_per_second\":", row->samples / row->seconds, out);
+        put_number(",\"linear_samples_per_second\":",
+                   row->samples / row->seconds / linear_of(r, row), out);
         put_number(",\"tflops_per_device\":", tflops_of(row), out);
         put_number(",\"of_linear\":", linear_of(r, row), out);
         sw_str_printf(out, ",\"bound\":\"%s\"", sw_queue_name(row->bound));

@@ -484,12 +484,13 @@ static void write_x(const struct picture *p)
 /* Writes the text description for screen readers. */
 static sw_status describe(const struct picture *p)
 {
+    const char *x = p->chart->x ? p->chart->x : "step";
     for (int i = 0; i < p->chart->n_curves; i++) {
         const struct sw_curve *c = &p->chart->curves[i];
         char text[4][48];
         struct sw_stats s;
         SW_TRY(sw_stats_of(c->run->steps, c->values, c->run->n, &s));
-        if (s.n == 0) {
+        if (s.n == 0 || !c->name) {
             continue;
         }
         const double values[4] = {s.first, s.last, s.min, s.max};
@@ -497,10 +498,8 @@ static sw_status describe(const struct picture *p)
             sw_html_number(text[k], sizeof text[k], values[k], p->chart->unit);
         }
         sw_html_text(p->out, c->name, strlen(c->name), false);
-        sw_str_printf(p->out,
-                      ": first %s, last %s; lowest %s at step %lld, highest %s at step "
-                      "%lld. ",
-                      text[0], text[1], text[2], (long long)s.min_step, text[3],
+        sw_str_printf(p->out, ": first %s, last %s; lowest %s at %s %lld, highest %s at %s %lld. ",
+                      text[0], text[1], text[2], x, (long long)s.min_step, text[3], x,
                       (long long)s.max_step);
     }
     return SW_OK;
@@ -523,8 +522,8 @@ sw_status sw_chart_write(const struct sw_chart *chart, struct sw_str *out)
     write_y(&p);
     sw_str_printf(out,
                   "<div class=\"area\"><svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
-                  "role=\"img\"><title>%s by step</title><desc>",
-                  COLUMNS, COLUMNS, chart->title);
+                  "role=\"img\"><title>%s by %s</title><desc>",
+                  COLUMNS, COLUMNS, chart->title, chart->x ? chart->x : "step");
     SW_TRY(describe(&p));
     sw_str_puts(out, "</desc>\n");
     write_grid(&p);
@@ -532,7 +531,9 @@ sw_status sw_chart_write(const struct sw_chart *chart, struct sw_str *out)
         draw_curve(&p, &chart->curves[i]);
     }
     sw_str_puts(out, "</svg>");
-    write_bands(&p);
+    if (!chart->x) {
+        write_bands(&p);
+    }
     sw_str_puts(out, "</div>");
     write_x(&p);
     sw_str_puts(out, "</div></figure>\n");

@@ -4,8 +4,12 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "report/private.h"
+
+enum { MARK_WITHIN = 600 };
+static const char mark[] = "<meta name=\"generator\" content=\"spillway ";
 
 static const char *entity(unsigned char c)
 {
@@ -137,4 +141,51 @@ const char *sw_html_number(char *buf, size_t cap, double value, enum sw_unit uni
         break;
     }
     return buf;
+}
+
+/* ---- a page ---- */
+
+void sw_html_begin(struct sw_str *out)
+{
+    sw_str_printf(out,
+                  "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n%s%s\">\n"
+                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                  "style-src 'unsafe-inline'\">\n"
+                  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                  "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+                  mark, sw_version());
+}
+
+void sw_html_end_head(const char *more_style, struct sw_str *out)
+{
+    sw_str_puts(out, " – Spillway</title>\n<style>\n");
+    sw_str_puts(out, sw_html_style());
+    sw_str_puts(out, more_style);
+    sw_str_puts(out, "</style></head>\n<body>\n");
+}
+
+/* The only regular file that is replaced is a page. */
+static sw_status check_output(const char *path, const char *flag)
+{
+    char head[MARK_WITHIN + 1] = "";
+    int fd;
+    size_t bytes;
+    SW_TRY(sw_file_open(path, &fd, &bytes));
+    const sw_status st =
+        sw_file_read_at(fd, path, head, bytes < MARK_WITHIN ? bytes : MARK_WITHIN, 0);
+    close(fd);
+    SW_TRY(st);
+    return strstr(head, mark)
+               ? SW_OK
+               : SW_FAIL(SW_E_ARG, "%s %s: the file exists and is not a report; name another file",
+                         flag, path);
+}
+
+sw_status sw_html_open(const char *path, const char *flag, struct sw_output *out)
+{
+    const sw_status st = sw_output_open(path, true, out);
+    if (st < 0) {
+        return sw_fail_prefix(st == SW_E_IO ? SW_E_ARG : st, flag);
+    }
+    return out->kind == SW_OUTPUT_REPLACES ? check_output(path, flag) : SW_OK;
 }

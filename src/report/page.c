@@ -8,8 +8,7 @@
 
 #include "report/private.h"
 
-enum { PATH_CAP = 4200, MARK_WITHIN = 600 };
-static const char mark[] = "<meta name=\"generator\" content=\"spillway ";
+enum { PATH_CAP = 4200 };
 
 /* ---- the figures that sum up a run ---- */
 
@@ -57,20 +56,12 @@ static double bytes_of(const struct sw_past_run *run, enum sw_figure figure, con
 
 static void write_head(const struct sw_page *page, struct sw_str *out)
 {
-    sw_str_printf(out,
-                  "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n%s%s\">\n"
-                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                  "style-src 'unsafe-inline'\">\n"
-                  "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                  "<meta name=\"color-scheme\" content=\"light dark\">\n<title>",
-                  mark, sw_version());
+    sw_html_begin(out);
     for (int i = 0; i < page->n; i++) {
         sw_str_puts(out, i ? ", " : "");
         sw_html_text(out, page->labels[i], strlen(page->labels[i]), false);
     }
-    sw_str_puts(out, " – Spillway</title>\n<style>\n");
-    sw_str_puts(out, sw_html_style());
-    sw_str_puts(out, "</style></head>\n<body>\n");
+    sw_html_end_head("", out);
 }
 
 static void write_about(const struct sw_past_run *run, struct sw_str *out)
@@ -440,24 +431,6 @@ static sw_status write_page(const struct sw_page *page, struct sw_str *out)
 
 /* ---- files ---- */
 
-/* The only regular file that is replaced is a report. */
-static sw_status check_output(const char *path)
-{
-    char head[MARK_WITHIN + 1] = "";
-    int fd;
-    size_t bytes;
-    SW_TRY(sw_file_open(path, &fd, &bytes));
-    const sw_status st =
-        sw_file_read_at(fd, path, head, bytes < MARK_WITHIN ? bytes : MARK_WITHIN, 0);
-    close(fd);
-    SW_TRY(st);
-    return strstr(head, mark)
-               ? SW_OK
-               : SW_FAIL(SW_E_ARG,
-                         "--output %s: the file exists and is not a report; name another file",
-                         path);
-}
-
 static void find_output(const struct sw_report_options *o, char *path, size_t cap)
 {
     if (o->output) {
@@ -511,15 +484,6 @@ static sw_status write_runs(struct sw_page *page, struct sw_output *to)
     return st;
 }
 
-static sw_status open_output(const char *path, struct sw_output *out)
-{
-    const sw_status st = sw_output_open(path, true, out);
-    if (st < 0) {
-        return sw_fail_prefix(st == SW_E_IO ? SW_E_ARG : st, "--output");
-    }
-    return out->kind == SW_OUTPUT_REPLACES ? check_output(path) : SW_OK;
-}
-
 sw_status sw_report_write(const struct sw_report_options *options, char **out_path)
 {
     SW_TRY_OPTIONS(options);
@@ -537,7 +501,7 @@ sw_status sw_report_write(const struct sw_report_options *options, char **out_pa
     for (; page.n < options->n_runs && st >= 0; page.n += st >= 0) {
         st = sw_past_run_read(options->runs[page.n], &page.runs[page.n]);
     }
-    st = st < 0 ? st : open_output(path, &output);
+    st = st < 0 ? st : sw_html_open(path, "--output", &output);
     st = st < 0 ? st : write_runs(&page, &output);
     sw_output_close(&output);
     for (int i = 0; i < page.n; i++) {

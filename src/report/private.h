@@ -86,7 +86,13 @@ void sw_html_name(struct sw_str *out, const char *text); /* one line, with its o
 enum sw_unit { SW_UNIT_NUMBER, SW_UNIT_COUNT, SW_UNIT_BYTES, SW_UNIT_MS, SW_UNIT_SHARE };
 const char *sw_html_number(char *buf, size_t cap, double value, enum sw_unit unit);
 const char *sw_html_seconds(char *buf, size_t cap, double seconds);
-const char *sw_html_style(void); /* the style sheet */
+const char *sw_html_style(void);        /* the style sheet */
+void sw_html_begin(struct sw_str *out); /* a page up to the text of its title */
+/* from there into its body; more_style: after the style sheet */
+void sw_html_end_head(const char *more_style, struct sw_str *out);
+/* Opens a file for a page. SW_E_ARG: it cannot be written, or has something else; the message
+ * begins with the flag that named it. */
+sw_status sw_html_open(const char *path, const char *flag, struct sw_output *out);
 
 /* ---- chart.c ---- */
 
@@ -99,13 +105,14 @@ enum sw_curve_style {
 struct sw_curve {
     const struct sw_past_run *run;
     const double *values; /* [run->n] */
-    const char *name;     /* for the readout */
+    const char *name;     /* for the readout; NULL = it is not read out */
     enum sw_curve_style style;
     int color; /* index of a color of the style sheet */
 };
 enum { SW_CURVES = 3 * SW_REPORT_MOST_RUNS, SW_COLORS = 8 };
 struct sw_chart {
     const char *title, *note;
+    const char *x; /* name of what stands in the place of steps, without a readout; NULL = steps */
     enum sw_unit unit;
     bool from_zero; /* the axis begins there; else it may be logarithmic */
     int64_t first_step, last_step;

@@ -4,7 +4,7 @@
 
 #include "show/show.h"
 
-enum { SLIVER = 3 }; /* columns: a pixel of the narrowest phone */
+enum { SLIVER = SW_LANE_COLUMNS / SW_LANE_BLOCKS }; /* columns: a pixel of the narrowest phone */
 
 sw_status sw_lanes_open(int n, double begin, double end, struct sw_lanes *out)
 {
@@ -89,8 +89,7 @@ struct run {
 
 /* A run has at least SLIVER columns: what is narrower than a pixel is one with what it stands
  * beside. */
-static int find_runs(const struct sw_lanes *lanes, int lane,
-                     struct run out[SW_LANE_COLUMNS / SLIVER])
+static int find_runs(const struct sw_lanes *lanes, int lane, struct run out[SW_LANE_BLOCKS])
 {
     int n = 0;
     for (int c = 0; c < SW_LANE_COLUMNS; n++) {
@@ -101,6 +100,31 @@ static int find_runs(const struct sw_lanes *lanes, int lane,
         }
         out[n] = run;
         c = run.to;
+    }
+    return n;
+}
+
+const char *sw_lane_kind_name(enum sw_lane_kind kind)
+{
+    static const char *const names[SW_LANE_KINDS] = {"forward", "backward", "update", "wait"};
+    return names[kind];
+}
+
+int sw_lane_blocks(const struct sw_lanes *lanes, int lane, struct sw_lane_block out[SW_LANE_BLOCKS])
+{
+    struct run runs[SW_LANE_BLOCKS];
+    const int n_runs = find_runs(lanes, lane, runs);
+    const double column = (lanes->end - lanes->begin) / SW_LANE_COLUMNS;
+    int n = 0;
+    for (int i = 0; i < n_runs; i++) {
+        const int height = runs[i].look / SW_LANE_KINDS;
+        if (height > 0) {
+            out[n++] =
+                (struct sw_lane_block){.begin = lanes->begin + column * runs[i].from,
+                                       .end = lanes->begin + column * runs[i].to,
+                                       .share = height / 10.0,
+                                       .kind = (enum sw_lane_kind)(runs[i].look % SW_LANE_KINDS)};
+        }
     }
     return n;
 }
@@ -131,7 +155,7 @@ static void draw_kind(const struct run *runs, int n, int kind, int bottom, struc
 
 void sw_lane_draw(const struct sw_lanes *lanes, int lane, int bottom, struct sw_str *out)
 {
-    struct run runs[SW_LANE_COLUMNS / SLIVER];
+    struct run runs[SW_LANE_BLOCKS];
     const int n = find_runs(lanes, lane, runs);
     for (int k = 0; k < SW_LANE_KINDS; k++) {
         draw_kind(runs, n, k, bottom, out);

@@ -32,5 +32,16 @@ void sw_lanes_add(struct sw_lanes *lanes, int lane, enum sw_lane_kind kind, doub
 bool sw_lane_is_used(const struct sw_lanes *lanes, int lane);
 /* Share of the window in which a lane was busy; waits do not count as work. */
 double sw_lane_share(const struct sw_lanes *lanes, int lane);
+/* Neighbouring columns of a lane that look alike. Lanes to which these are added look the same. */
+struct sw_lane_block {
+    double begin, end; /* in the lanes' unit of time */
+    double share;      /* of this time in which the lane was busy, to a tenth */
+    enum sw_lane_kind kind;
+};
+enum { SW_LANE_BLOCKS = SW_LANE_COLUMNS / 3 }; /* at most; a block has three columns at least */
+/* Returns the number of blocks with work, in their order. */
+int sw_lane_blocks(const struct sw_lanes *lanes, int lane,
+                   struct sw_lane_block out[SW_LANE_BLOCKS]);
+const char *sw_lane_kind_name(enum sw_lane_kind kind);
 /* Writes the shapes of a lane, upwards from y = bottom. */
 void sw_lane_draw(const struct sw_lanes *lanes, int lane, int bottom, struct sw_str *out);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans for clusters. A plan for a simulated GPU is the plan that the emulated one of the same
 // architecture gets. The cluster's memory is the budget, unless a key says otherwise.
+#include <math.h>
 #include <string.h>
 
 #include "device/device.h"
@@ -274,6 +275,65 @@ static void the_time_follows_from_the_rates(void **state)
     }
 }
 
+/* ---- lanes ---- */
+
+static double number(const struct sw_json *of, const char *path)
+{
+    const struct sw_json *value = sw_json_path(of, path);
+    assert_non_null(value);
+    return value->number;
+}
+
+/* The share of the step in which the blocks of a queue work. They ascend, within the step. */
+static double share_of(const struct sw_json *queue, double seconds)
+{
+    double last = 0, busy = 0;
+    for (const struct sw_json *b = sw_json_get(queue, "blocks")->first; b; b = b->next) {
+        const double begin = b->first->number, end = b->first->next->number;
+        assert_true(begin >= last && end > begin && end <= seconds * (1 + 1e-9));
+        busy += b->first->next->next->number * (end - begin);
+        last = end;
+    }
+    return busy / seconds;
+}
+
+/* One rank stands for each stage. What its queues do is what the clock says of the step. */
+static void lanes_have_the_work_of_a_step(void **state)
+{
+    (void)state;
+    for (int stages = 1; stages <= 4; stages *= 4) {
+        const struct wish wish = {
+            .sets = {stages > 1 ? "spillway.mesh.pipe=4" : "spillway.mesh.pipe=1",
+                     "spillway.micro_batches=8"}};
+        const struct sw_engine_options o = options_of(&wish);
+        const struct sw_plan_cluster on = {"h100-node", 1, 8, true};
+        struct sw_json_doc *doc = NULL;
+        char *text = NULL;
+        int n = 0;
+        if (sw_plan_cluster_text(&o, &on, &text) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+        assert_int_equal(sw_json_parse("plan", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+        const struct sw_json *root = sw_json_root(doc), *lanes = sw_json_get(root, "lanes");
+        const double seconds = number(root, "step_seconds");
+        for (const struct sw_json *lane = lanes->first; lane; lane = lane->next, n++) {
+            assert_int_equal((int)number(lane, "rank"), n * 8 / stages);
+            assert_true(number(lane, "seconds") <= seconds);
+            for (const struct sw_json *q = sw_json_get(lane, "queues")->first; q; q = q->next) {
+                const double share = number(q, "busy_share");
+                assert_true(share > 0 && share <= 1);
+                assert_true(fabs(share_of(q, seconds) - share) < 0.06); /* heights are tenths */
+            }
+        }
+        assert_int_equal(n, stages);
+        const double busy =
+            number(sw_json_get(lanes->first, "queues")->first, "busy_share") * seconds;
+        assert_true(stages > 1 || fabs(busy / number(root, "of_step.compute") - 1) < 1e-3);
+        sw_json_close(doc);
+        sw_text_free(text);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_plan_is_that_of_the_emulated_gpu),
     cmocka_unit_test(nothing_runs_on_it),
@@ -282,6 +342,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_model_fits_or_the_missing_bytes_are_said),
     cmocka_unit_test(disks_need_a_cluster_that_has_some),
     cmocka_unit_test(the_time_follows_from_the_rates),
+    cmocka_unit_test(lanes_have_the_work_of_a_step),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
