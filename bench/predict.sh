@@ -10,7 +10,8 @@ bench=$1 folder=$2 limit=${3:-200}
 shift 2
 [ $# -eq 0 ] || shift
 
-for name in memory states-cpu both-cpu states-nvme states-nvme-cpu both-nvme stage0 stage1 stage2 stage3; do
+for name in memory states-cpu both-cpu vertical packed lora states-nvme states-nvme-cpu both-nvme \
+    stage0 stage1 stage2 stage3 pipe pipe-wire tensor tensor-wire; do
     "$bench" --only $name --path "$folder" "$@"
 done
 

@@ -4,6 +4,7 @@
 #include "run/measure.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -358,6 +359,101 @@ sw_status sw_speeds_measure_exchanges(sw_comm *comm, struct sw_speeds *speeds)
     return exchange_rank(&m, comm);
 }
 
+/* ---- memory and threads ---- */
+
+struct copying {
+    double bytes_per_s; /* of all threads */
+    pthread_mutex_t lock;
+};
+
+/* Copies memory that is in no cache, beside the other threads. */
+static sw_status copy_memory(void *ctx, sw_comm *comm)
+{
+    struct copying *c = ctx;
+    char *memory = sw_alloc("run", 2 * (size_t)BUFFER);
+    SW_TRY_ALLOC(memory, "a measurement");
+    memset(memory, 1, 2 * (size_t)BUFFER);
+    sw_status st = comm ? sw_comm_barrier(comm, "a measurement begins") : SW_OK;
+    const double begin = sw_now_s();
+    int64_t n = 0;
+    do {
+        memcpy(memory, memory + BUFFER, BUFFER);
+        n++;
+    } while (sw_now_s() - begin < small_s);
+    pthread_mutex_lock(&c->lock);
+    c->bytes_per_s += 2.0 * BUFFER * (double)n / (sw_now_s() - begin);
+    pthread_mutex_unlock(&c->lock);
+    sw_free(memory);
+    return st;
+}
+
+/* The bandwidth of a rank, if the ranks share it equally. */
+static sw_status measure_memory(int ranks, struct sw_speeds *speeds)
+{
+    const int n =
+        (int)sw_cpu_count() < SW_THREAD_RANKS_MAX ? (int)sw_cpu_count() : SW_THREAD_RANKS_MAX;
+    struct copying c = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    SW_TRY(n > 1 ? sw_threads_run(n, DEADLINE_S, copy_memory, &c) : copy_memory(&c, NULL));
+    speeds->bandwidth = c.bytes_per_s / ranks;
+    return SW_OK;
+}
+
+/* Two threads that wake each other in turn. */
+struct bell {
+    pthread_mutex_t lock;
+    pthread_cond_t rings;
+    int turn; /* rings so far: even = the first thread's turn */
+};
+
+enum { RINGS = 400 };
+
+static void *answer(void *arg)
+{
+    struct bell *b = arg;
+    pthread_mutex_lock(&b->lock);
+    for (int i = 1; i < RINGS; i += 2) {
+        while (b->turn < i) {
+            pthread_cond_wait(&b->rings, &b->lock);
+        }
+        b->turn++;
+        pthread_cond_signal(&b->rings);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* Seconds from the end of a wait's cause to the end of the wait. */
+static sw_status measure_wake(struct sw_speeds *speeds)
+{
+    struct bell b = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
+    pthread_t other;
+    if (pthread_create(&other, NULL, answer, &b) != 0) {
+        return SW_FAIL(SW_E_NOMEM, "no thread for a measurement");
+    }
+    const double begin = sw_now_s();
+    pthread_mutex_lock(&b.lock);
+    for (int i = 0; i < RINGS; i += 2) {
+        while (b.turn < i) {
+            pthread_cond_wait(&b.rings, &b.lock);
+        }
+        b.turn++;
+        pthread_cond_signal(&b.rings);
+    }
+    pthread_mutex_unlock(&b.lock);
+    pthread_join(other, NULL);
+    speeds->wake = (sw_now_s() - begin) / RINGS;
+    return SW_OK;
+}
+
+/* Queues share the memory that they all reach. Those of a GPU have its own beside the host's. */
+static sw_status measure_sharing(const struct sw_measure_options *options, struct sw_speeds *speeds)
+{
+    SW_TRY(measure_wake(speeds));
+    return options->devices[0]->staging_bytes > 0 || options->devices[0]->memory_bytes > 0
+               ? SW_OK
+               : measure_memory(options->ranks, speeds);
+}
+
 /* ---- all measurements ---- */
 
 /* Finds the loads that the plan has and whose rates are not given, and the dtype that travels. */
@@ -421,5 +517,5 @@ sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_
         }
     }
     speeds->cores = (double)sw_cpu_count() / options->ranks;
-    return SW_OK;
+    return measure_sharing(options, speeds);
 }

@@ -480,7 +480,7 @@ static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_
 /* Times a class in a pass. If its kernel is slow, later passes repeat the first time. */
 static sw_status time_class(struct bench *b, struct class *class, int pass, int ranks)
 {
-    struct sw_cost cost = {0, 0, 0};
+    struct sw_cost cost = {0};
     if (pass > 0 && class->samples[0] > long_s) {
         class->samples[pass] = class->samples[0];
         class->cores += class->cores / pass;

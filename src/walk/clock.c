@@ -52,6 +52,7 @@ static void wait_until(struct rank *r, enum sw_queue queue, int64_t until)
     if (line->n_done < target) {
         r->waits_for = queue;
         r->target = target;
+        r->sleeps = r->pace->wake > 0;
         r->charged = sw_job_at(line, target - 1)->instr;
     }
 }
@@ -70,7 +71,7 @@ static sw_status issue(struct rank *r)
     const struct sw_cost cost = sw_rank_cost(r, at->instr, later);
     count(r, &cost);
     if (queue == SW_QUEUE_COMPUTE) {
-        sw_rank_compute(r, cost.seconds, cost.cores, SW_QUEUE_COMPUTE, at->instr);
+        sw_rank_compute(r, &cost, SW_QUEUE_COMPUTE, at->instr);
         return SW_OK;
     }
     struct line *line = &r->lines[queue];
@@ -105,6 +106,14 @@ static void drain(struct rank *r)
     }
     r->drains &= ~(1U << q);
     wait_until(r, (enum sw_queue)q, SW_WALK_ALL);
+}
+
+/* Computation goes on after a wait. */
+static void wake_up(struct rank *r)
+{
+    const struct sw_cost cost = {.seconds = r->pace->wake};
+    r->sleeps = false;
+    sw_rank_compute(r, &cost, r->waits_for, r->charged);
 }
 
 static sw_status pass(struct rank *r, const struct sw_event *event)
@@ -188,6 +197,8 @@ static sw_status advance(struct clock *c, struct rank *r, bool may_step)
             if (aside) {
                 return SW_OK;
             }
+        } else if (r->sleeps) {
+            wake_up(r);
         } else if (r->drains != 0) {
             drain(r);
         } else if (r->meets) {

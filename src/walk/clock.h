@@ -13,6 +13,7 @@ struct sw_cost {
     double seconds;
     double latency; /* transfers: further time until it is complete; the disk is free meanwhile */
     double cores; /* processors that it occupies during `seconds`; 0 = none that others could use */
+    double bandwidth; /* share of the rank's memory bandwidth that it takes during `seconds` */
 };
 
 struct sw_pace {
@@ -27,6 +28,9 @@ struct sw_pace {
     /* Share of their full rate that reads and writes each have while both run. 1/2 = they share one
      * disk; 1 = they are independent. */
     double disk_share;
+    /* Seconds until the thread of a queue that had nothing to do begins a job, and until
+     * computation goes on after a wait. */
+    double wake;
 };
 
 struct sw_clock_instr {
@@ -58,7 +62,8 @@ struct sw_clock_report {
  * sw_clock_step - walks an optimizer step of the plan's first program, or its forward if it does
  * not train. The other ranks of its groups are taken to be like this one. The same plan and pace
  * give the same report. Instructions begin as in the executor. Processors are shared as by the
- * system: if threads want more than there are, each gets an equal share.
+ * system: if threads want more than there are, each gets an equal share. So is the bandwidth of
+ * memory among queues.
  */
 sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,
                         struct sw_clock_report *out);

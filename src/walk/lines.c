@@ -3,12 +3,13 @@
 // this happens.
 #include "walk/ranks.h"
 
-void sw_rank_compute(struct rank *r, double seconds, double cores, enum sw_queue for_queue,
+void sw_rank_compute(struct rank *r, const struct sw_cost *cost, enum sw_queue for_queue,
                      int32_t charged)
 {
-    r->kernel = seconds;
+    r->kernel = cost->seconds;
     r->since = r->now;
-    r->kernel_cores = cores;
+    r->kernel_cores = cost->cores;
+    r->kernel_bandwidth = cost->bandwidth;
     r->waits_for = for_queue;
     r->target = 0;
     r->charged = charged;
@@ -52,6 +53,7 @@ static void end_service(const struct rank *r, struct line *line)
     sw_rank_tell(r, job->instr, job->phase, line->since);
     line->n_served++;
     line->serving = false;
+    line->free_from = r->now;
 }
 
 double sw_rank_time_left(const struct rank *r, const double speed[SW_QUEUE_COUNT])

@@ -13,12 +13,14 @@ static bool has_met(const struct rank *r, const struct job *job)
     return true;
 }
 
-/* Starts the job for which a queue has met the other ranks. */
+/* Starts the job for which a queue has met the other ranks. A queue that had nothing to do wakes up
+ * first. */
 static void start(const struct rank *r, struct line *line, const struct meeting *m)
 {
+    const bool was_busy = line->n_served > 0 && line->free_from >= r->now;
     line->is_here = false;
     line->serving = true;
-    line->delay = fmax(m->from - r->now, 0);
+    line->delay = fmax(m->from - r->now, 0) + (was_busy ? 0 : r->pace->wake);
     line->since = r->now + line->delay;
     line->left = m->seconds;
     line->latency = m->latency;
@@ -30,7 +32,8 @@ static void let_go(struct clock *c, struct rank *r, enum sw_queue queue, const s
     r->n_here--;
     if (queue == SW_QUEUE_COMPUTE) {
         r->talks = false;
-        sw_rank_compute(r, fmax(m->from - r->now, 0) + m->seconds, 0, SW_QUEUE_COMM, -1);
+        const struct sw_cost cost = {.seconds = fmax(m->from - r->now, 0) + m->seconds};
+        sw_rank_compute(r, &cost, SW_QUEUE_COMM, -1);
     } else {
         start(r, &r->lines[queue], m);
     }
@@ -156,6 +159,7 @@ static sw_status serve_next(struct clock *c, struct rank *r, enum sw_queue queue
     const struct sw_cost cost = sw_rank_cost(r, job->instr, job->later);
     const struct meeting m = {r->now, cost.seconds, cost.latency};
     line->cores = cost.cores;
+    line->bandwidth = cost.bandwidth;
     if (!sw_queue_exchanges(queue)) {
         start(r, line, &m);
         return SW_OK;

@@ -28,7 +28,8 @@ struct line {
     double since; /* its arrival; the beginning of the job that is served */
     double delay; /* seconds until all ranks have arrived; the job that is served begins then */
     double left;  /* remaining seconds of the job that is served */
-    double latency, cores;
+    double latency, cores, bandwidth;
+    double free_from; /* when the last job was served */
 };
 
 /* A meeting of ranks, as the members that are there see it. */
@@ -51,8 +52,9 @@ struct rank {
     struct sw_clock_report report; /* without `instrs` if it is not wanted */
     double now;
     const struct sw_clock_rank *asked;
-    double kernel, kernel_cores; /* remaining seconds of the kernel, and its processors */
-    double since;                /* the beginning of the kernel */
+    double kernel; /* remaining seconds of the kernel */
+    double kernel_cores, kernel_bandwidth;
+    double since; /* the beginning of the kernel */
     struct line lines[SW_QUEUE_COUNT];
     enum sw_queue waits_for; /* queue that computation waits for; COMPUTE = it runs */
     int64_t target;          /* number of its jobs that must be done */
@@ -61,6 +63,7 @@ struct rank {
     int end;                 /* queues from this one on have no jobs */
     bool meets;              /* ranks communicate before the next event */
     bool talks;              /* it waits for others to communicate */
+    bool sleeps;             /* it waits for a queue, and takes time to go on */
     bool has_ended;
     int n_here;  /* exchanges at which it waits for others, and `talks` */
     double next; /* while it is aside: the time of its next event; infinite = none */
@@ -130,9 +133,9 @@ void sw_clock_take_back(struct clock *c, struct rank *r);
 
 /* ---- lines.c ---- */
 
-/* Occupies computation for some seconds. for_queue: the queue that they are charged to; COMPUTE for
- * a kernel. charged: the instruction; -1 = none. */
-void sw_rank_compute(struct rank *r, double seconds, double cores, enum sw_queue for_queue,
+/* Occupies computation for `seconds` of a cost. for_queue: the queue that they are charged to;
+ * COMPUTE for a kernel. charged: the instruction; -1 = none. */
+void sw_rank_compute(struct rank *r, const struct sw_cost *cost, enum sw_queue for_queue,
                      int32_t charged);
 /* Makes room for another job. The executor has room for all jobs of a step. */
 sw_status sw_line_make_room(struct line *line);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speeds of the queues of a rank. Work that runs at once shares processors, as by the system, and
-// the disk.
+// Speeds of the queues of a rank. Work that runs at once shares processors, as by the system, the
+// disk, and the bandwidth of memory.
 #include "walk/ranks.h"
 
-/* Threads that want processors, all of them equally much. */
+/* Threads that want processors, all of them equally much; or a queue that wants bandwidth. */
 struct wish {
     enum sw_queue queue;
     int n_threads;
@@ -60,6 +60,27 @@ static void share_cores(const struct rank *r, double speed[SW_QUEUE_COUNT])
     }
 }
 
+/* Multiplies the speed of each queue by the part that it gets of the bandwidth that it wants. */
+static void share_bandwidth(const struct rank *r, double speed[SW_QUEUE_COUNT])
+{
+    struct wish wishes[SW_QUEUE_COUNT];
+    int n = 0;
+    if (r->kernel > 0 && r->kernel_bandwidth > 0) {
+        wishes[n++] =
+            (struct wish){SW_QUEUE_COMPUTE, 1, r->kernel_bandwidth * speed[SW_QUEUE_COMPUTE]};
+    }
+    for (int q = SW_QUEUE_COMM; q < r->end; q++) {
+        const struct line *line = &r->lines[q];
+        if (line->serving && line->delay == 0 && line->bandwidth > 0) {
+            wishes[n++] = (struct wish){(enum sw_queue)q, 1, line->bandwidth * speed[q]};
+        }
+    }
+    const double level = n > 1 ? fair_level(wishes, n, 1) : INFINITY;
+    for (int i = 0; i < n; i++) {
+        speed[wishes[i].queue] *= fmin(1, level / wishes[i].each);
+    }
+}
+
 void sw_rank_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT])
 {
     const bool both = r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving;
@@ -70,4 +91,5 @@ void sw_rank_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT])
     if (r->pace->cores > 0) {
         share_cores(r, speed);
     }
+    share_bandwidth(r, speed);
 }

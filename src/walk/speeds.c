@@ -122,6 +122,35 @@ double sw_exchange_rate(const struct sw_plan *plan, const struct sw_instr *instr
     return rate > 0 ? rate : rates->work[SW_LOAD_SENT];
 }
 
+/* Bytes of memory that an instruction reads and writes. A transfer reads and writes what it moves,
+ * a disk one of both. */
+static double memory_bytes(const struct sw_program *program, int32_t i)
+{
+    const struct sw_instr *instr = &program->instrs[i];
+    double sum = 0;
+    if (instr->verb == SW_VERB_READ || instr->verb == SW_VERB_WRITE) {
+        return (double)instr->bytes;
+    }
+    if (instr->verb == SW_VERB_KERNEL) {
+        for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+            const struct sw_operand *operand = &program->operands[instr->operands + k];
+            sum += operand->tier < SW_TIER_COUNT ? (double)operand->bytes : 0;
+        }
+        return sum;
+    }
+    const bool exchange = instr->verb >= SW_VERB_REDUCE;
+    for (int32_t k = i; k < i + (exchange ? instr->exchange.batch : 1); k++) {
+        sum += 2 * (double)program->instrs[k].bytes;
+    }
+    return sum;
+}
+
+/* What the caches hold takes no bandwidth, so the share of small operands is too large. */
+static void take_bandwidth(double bytes, double bandwidth, struct sw_cost *cost)
+{
+    cost->bandwidth = cost->seconds > 0 ? fmin(1, bytes / cost->seconds / bandwidth) : 0;
+}
+
 /* Costs of an instruction in the first micro-step and in later ones. A given rate precedes a
  * measurement. Without either, the costs are 0 and unknown[load] is set. An exchange inside a batch
  * has no cost. */
@@ -137,7 +166,7 @@ static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds
         sw_instr_load(plan, program, k, &work);
         all += work;
     }
-    out[0] = out[1] = (struct sw_cost){0, 0, 0};
+    out[0] = out[1] = (struct sw_cost){0};
     if (all <= 0) {
         return;
     }
@@ -153,6 +182,11 @@ static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds
         out[1] = speeds->kernels[i][1];
     } else {
         out[0] = out[1] = measured(speeds, program, i);
+    }
+    if (rate <= 0 && speeds->bandwidth > 0) {
+        const double bytes = memory_bytes(program, i);
+        take_bandwidth(bytes, speeds->bandwidth, &out[0]);
+        take_bandwidth(bytes, speeds->bandwidth, &out[1]);
     }
 }
 
@@ -173,6 +207,7 @@ static struct sw_pace pace_of(const struct sw_speeds *speeds, struct sw_cost (*c
     return (struct sw_pace){.costs = (const struct sw_cost(*)[2])costs,
                             .meeting = latency > 0 ? latency : speeds->meeting,
                             .cores = speeds->cores,
+                            .wake = speeds->wake,
                             .disk_share = speeds->disk_share > 0 ? speeds->disk_share : 0.5};
 }
 

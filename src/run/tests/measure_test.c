@@ -94,7 +94,7 @@ static void every_kernel_is_measured_once(void **state)
         assert_int_equal(sw_device_open(names[d], 2, &dev), SW_OK);
         struct sw_plan *plan = plan_of(dev, NULL, SW_TIER_HOST);
         struct sw_speeds speeds = {0};
-        struct sw_cost a = {0, 0, 0}, b = {0, 0, 0};
+        struct sw_cost a = {0}, b = {0};
         measure(plan, dev, NULL, ".", &speeds);
         const struct sw_program *program = &plan->programs[0];
         for (int32_t i = 0; i < program->n_instrs; i++) {

@@ -183,6 +183,45 @@ static void threads_share_processors(void **state)
     close_hand(&h);
 }
 
+static void queues_share_the_bandwidth_of_memory(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+    add_kernel(&h, 1);
+    h.costs[0][0].bandwidth = 0.5;
+    h.costs[1][0].bandwidth = 0.5;
+    assert_near(seconds_of(&h), 1); /* there is enough */
+    h.costs[0][0].bandwidth = h.costs[1][0].bandwidth = 1;
+    assert_near(seconds_of(&h), 2); /* each has half of it */
+    h.costs[0][0].bandwidth = 0.25; /* it wants little and gets it; the kernel has 3/4 */
+    assert_near(seconds_of(&h), 1 + 0.25);
+    h.pace.cores = 1; /* with half of a processor each, they have less use for bandwidth */
+    h.costs[0][0].cores = h.costs[1][0].cores = 1;
+    h.costs[0][0].bandwidth = h.costs[1][0].bandwidth = 1;
+    assert_near(seconds_of(&h), 2);
+    close_hand(&h);
+}
+
+/* A queue that serves one job after the other wakes up once. Who waits wakes up, too. */
+static void a_queue_takes_time_to_wake_up(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+    h.pace.wake = 0.125;
+    assert_near(seconds_of(&h), 2 + 2 * 0.125);
+    assert_near(h.report.part[SW_QUEUE_H2D], 2.25);
+    add_kernel(&h, 4); /* beside the copies; the end of the step has nothing to wait for */
+    assert_near(seconds_of(&h), 4);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1); /* after the kernel: it slept meanwhile */
+    assert_near(seconds_of(&h), 4 + 0.125 + 1 + 0.125);
+    close_hand(&h);
+}
+
 static void exchanges_travel_in_groups_and_block(void **state)
 {
     (void)state;
@@ -534,6 +573,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(transfers_of_the_disk_overlap_their_latencies),
     cmocka_unit_test(reads_and_writes_share_the_disk),
     cmocka_unit_test(threads_share_processors),
+    cmocka_unit_test(queues_share_the_bandwidth_of_memory),
+    cmocka_unit_test(a_queue_takes_time_to_wake_up),
     cmocka_unit_test(exchanges_travel_in_groups_and_block),
     cmocka_unit_test(the_first_micro_step_has_costs_of_its_own),
     cmocka_unit_test(one_slow_queue_is_the_whole_step),
