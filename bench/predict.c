@@ -47,7 +47,8 @@ static const struct example {
     {"both-cpu", "cpu", "cpu", 1, 3, NULL, false, false},
     {"vertical", "cpu", "cpu", 1, 3, "\"schedule\": \"vertical\"", false, false},
     {"packed", NULL, NULL, 1, 0, "\"packing\": true", false, true},
-    {"lora", NULL, NULL, 1, 0, "\"lora\": {\"r\": 8}", false, false},
+    {"lora", NULL, NULL, 1, 0, "\"lora\": {\"r\": 8, \"target_modules\": \"all-linear\"}", false,
+     false},
     {"states-nvme", "nvme", NULL, 1, 3, NULL, false, false},
     {"states-nvme-cpu", "nvme", "cpu", 1, 3, NULL, false, false},
     {"both-nvme", "nvme", "nvme", 1, 3, NULL, false, false},
@@ -203,8 +204,8 @@ static sw_status step(sw_engine *e, int rank, bool packs)
     const struct sw_tensor tensors[] = {
         {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
         {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"position_ids", {.data = ids + n, .dtype = SW_I32, .shape = shape}},
-        {"segment_ids", {.data = ids + 2 * n, .dtype = SW_I32, .shape = shape}}};
+        {"positions", {.data = ids + n, .dtype = SW_I32, .shape = shape}},
+        {"segments", {.data = ids + 2 * n, .dtype = SW_I32, .shape = shape}}};
     for (int64_t k = 0; k < local; k++) {
         batches[k] = (struct sw_batch){tensors, packs ? 4 : 2};
     }

@@ -145,7 +145,7 @@ static double memory_bytes(const struct sw_program *program, int32_t i)
     return sum;
 }
 
-/* What the caches hold takes no bandwidth, so the share of small operands is too large. */
+/* Caches are not considered, so the share of small operands is too large. */
 static void take_bandwidth(double bytes, double bandwidth, struct sw_cost *cost)
 {
     cost->bandwidth = cost->seconds > 0 ? fmin(1, bytes / cost->seconds / bandwidth) : 0;
