@@ -4,6 +4,10 @@
 // then timed at full size. Results are JSON lines with the share of the machine's peak.
 //
 //     bench_kernels [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--threads 2] [--op matmul]
+//                   [--json FILE]
+//
+// FILE gets the times by operation, dtype and shapes. A cluster's file can name it:
+// docs/clusters.md.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -593,8 +597,37 @@ static double tolerance(enum sw_dtype dtype)
     return dtype == SW_BF16 ? 1.0 / 64 : dtype == SW_F16 ? 1.0 / 512 : 1e-4;
 }
 
+/* Adds the times of a kernel to the file: the dtype of the first operand that has floats, and the
+ * shapes of all operands that are there. */
+static void add_to_file(const struct bench_case *c, double seconds, FILE *file)
+{
+    const char *before = "", *dtype = NULL;
+    for (int i = 0; i < c->op.n_in + c->op.n_out; i++) {
+        const struct sw_view *v = i < c->op.n_in ? &c->desc.in[i] : &c->desc.out[i - c->op.n_in];
+        dtype = dtype || v->shape.rank < 0 || !sw_dtype_is_float(v->dtype)
+                    ? dtype
+                    : sw_dtype_name(v->dtype);
+    }
+    fprintf(file, "%s\n{\"op\":\"%s\",\"dtype\":\"%s\",\"shapes\":[", ftell(file) > 0 ? "," : "",
+            sw_op_name(&c->op), dtype ? dtype : "f32");
+    for (int i = 0; i < c->op.n_in + c->op.n_out; i++) {
+        const struct sw_view *v = i < c->op.n_in ? &c->desc.in[i] : &c->desc.out[i - c->op.n_in];
+        for (int d = 0; d < v->shape.rank; d++) {
+            fprintf(file, "%s%lld",
+                    d > 0     ? ","
+                    : *before ? ",["
+                              : "[",
+                    (long long)v->shape.dims[d]);
+        }
+        fprintf(file, "%s%s", v->shape.rank == 0 ? (*before ? ",[" : "[") : "",
+                v->shape.rank >= 0 ? "]" : "");
+        before = v->shape.rank >= 0 ? "," : before;
+    }
+    fprintf(file, "],\"seconds\":%.9g}", seconds);
+}
+
 static sw_status bench(int i, struct sw_device *fast, struct sw_device *reference,
-                       const struct size *size, double compute_gflops, double copy_gb_s)
+                       const struct size *size, double compute_gflops, double copy_gb_s, FILE *file)
 {
     struct bench_case c;
     const struct size few = {size->dtype, 1, CHECK_TOKENS};
@@ -607,6 +640,9 @@ static sw_status bench(int i, struct sw_device *fast, struct sw_device *referenc
     }
     build(&c, i, size);
     SW_TRY(measure(fast, &c, &seconds, &path));
+    if (file) {
+        add_to_file(&c, seconds, file);
+    }
     printf("{\"op\":\"%s\",\"case\":\"%s\",\"dtype\":\"%s\",\"tokens\":%lld,\"path\":\"%s\","
            "\"error\":%.2g,\"ms\":%.3f,",
            sw_op_name(&c.op), c.name, sw_dtype_name(size->dtype),
@@ -622,7 +658,7 @@ static sw_status bench(int i, struct sw_device *fast, struct sw_device *referenc
     return SW_OK;
 }
 
-static sw_status bench_all(const struct size *size, int n_threads, const char *only)
+static sw_status bench_all(const struct size *size, int n_threads, const char *only, FILE *file)
 {
     const struct sw_cpu_options options = {.n_threads = n_threads};
     const struct sw_cpu_options plain = {.n_threads = n_threads, .reference = true};
@@ -641,7 +677,7 @@ static sw_status bench_all(const struct size *size, int n_threads, const char *o
         struct bench_case c;
         build(&c, i, size);
         if (!only || strcmp(only, sw_op_name(&c.op)) == 0) {
-            SW_TRY_OR(close, bench(i, fast, reference, size, compute, report.copy_gb_s));
+            SW_TRY_OR(close, bench(i, fast, reference, size, compute, report.copy_gb_s, file));
         }
     }
 close:
@@ -650,37 +686,69 @@ close:
     return st;
 }
 
-static bool parse(int argc, char **argv, struct size *size, int *n_threads, const char **only)
+struct args {
+    struct size size;
+    int n_threads;
+    const char *only, *json;
+};
+
+static bool parse(int argc, char **argv, struct args *a)
 {
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *value = argv[i + 1];
         if (strcmp(argv[i], "--batch") == 0) {
-            size->batch = atoll(value);
+            a->size.batch = atoll(value);
         } else if (strcmp(argv[i], "--seq-len") == 0) {
-            size->tokens = atoll(value);
+            a->size.tokens = atoll(value);
         } else if (strcmp(argv[i], "--threads") == 0) {
-            *n_threads = atoi(value);
+            a->n_threads = atoi(value);
         } else if (strcmp(argv[i], "--op") == 0) {
-            *only = value;
-        } else if (strcmp(argv[i], "--dtype") != 0 || !sw_dtype_parse(value, &size->dtype) ||
-                   (size->dtype != SW_F32 && size->dtype != SW_BF16 && size->dtype != SW_F16)) {
+            a->only = value;
+        } else if (strcmp(argv[i], "--json") == 0) {
+            a->json = value;
+        } else if (strcmp(argv[i], "--dtype") != 0 || !sw_dtype_parse(value, &a->size.dtype) ||
+                   (a->size.dtype != SW_F32 && a->size.dtype != SW_BF16 &&
+                    a->size.dtype != SW_F16)) {
             return false;
         }
     }
-    return argc % 2 == 1 && size->batch > 0 && size->tokens > 0 && *n_threads >= 0;
+    return argc % 2 == 1 && a->size.batch > 0 && a->size.tokens > 0 && a->n_threads >= 0;
+}
+
+/* Writes the rows first, since they are counted by the place in the file; then what is around them.
+ */
+static sw_status bench_into(const struct args *a)
+{
+    FILE *rows = a->json ? tmpfile() : NULL, *file = a->json ? fopen(a->json, "w") : NULL;
+    sw_status st =
+        a->json && (!rows || !file) ? SW_FAIL(SW_E_IO, "cannot write %s", a->json) : SW_OK;
+    st = st < 0 ? st : bench_all(&a->size, a->n_threads, a->only, rows);
+    if (st >= 0 && file) {
+        fprintf(file, "{\"format\":1,\"machine\":\"bench_kernels\",\"kernels\":[");
+        rewind(rows);
+        for (int c; (c = fgetc(rows)) != EOF;) {
+            fputc(c, file);
+        }
+        st = fprintf(file, "\n]}\n") > 0 ? SW_OK : SW_FAIL(SW_E_IO, "cannot write %s", a->json);
+    }
+    if (rows) {
+        fclose(rows);
+    }
+    if (file && fclose(file) != 0 && st >= 0) {
+        st = SW_FAIL(SW_E_IO, "cannot write %s", a->json);
+    }
+    return st;
 }
 
 int main(int argc, char **argv)
 {
-    struct size size = {SW_F32, 4, 64};
-    int n_threads = 0;
-    const char *only = NULL;
-    if (!parse(argc, argv, &size, &n_threads, &only)) {
+    struct args a = {.size = {SW_F32, 4, 64}};
+    if (!parse(argc, argv, &a)) {
         fprintf(stderr, "usage: bench_kernels [--batch B] [--seq-len T] [--dtype f32|bf16|f16] "
-                        "[--threads N] [--op NAME]\n");
+                        "[--threads N] [--op NAME] [--json FILE]\n");
         return 2;
     }
-    if (bench_all(&size, n_threads, only) < 0) {
+    if (bench_into(&a) < 0) {
         fprintf(stderr, "bench_kernels: %s\n", sw_error_message());
         return 1;
     }

@@ -34,6 +34,15 @@ enum sw_joint {
 
 enum { SW_CLUSTER_DTYPES = 3 }; /* f32, bf16, f16 */
 
+/* The time of a kernel, as it was measured. */
+struct sw_cluster_kernel {
+    const char *op;                /* name of the operation */
+    enum sw_dtype dtype;           /* of the first operand that has floats */
+    const struct sw_shape *shapes; /* [n_shapes] of its inputs and outputs, without absent ones */
+    int n_shapes;
+    double seconds;
+};
+
 struct sw_cluster_device {
     const char *name, *backend, *arch; /* "Tesla V100", "cuda", "hip" or "cpu", "sm_70" */
     struct sw_figure processors, memory, bandwidth;
@@ -46,6 +55,9 @@ struct sw_cluster_device {
     /* Bytes of a sum's terms, of one factor, at which a product has half of its speed. Absent: the
      * length of sums does not matter. */
     struct sw_figure sum;
+    const char *measured; /* the file of `kernels`; NULL = there is none */
+    struct sw_cluster_kernel *kernels;
+    int n_kernels;
 };
 
 struct sw_cluster_host {
@@ -113,6 +125,9 @@ void sw_cluster_write(const struct sw_cluster *cluster, struct sw_str *out);
 sw_status sw_cluster_check_size(const struct sw_cluster *cluster, int64_t nodes, int64_t ranks);
 /* FLOP/s of products of f32, bf16 or f16. Without a rate of its own, a dtype has that of f32. */
 double sw_cluster_peak(const struct sw_cluster *cluster, enum sw_dtype dtype);
+/* Seconds of a kernel with this operation, dtype and shapes; 0 = it was not measured. */
+double sw_cluster_kernel_seconds(const struct sw_cluster *cluster,
+                                 const struct sw_cluster_kernel *like);
 /* Devices of a node that share one link or disk of that kind. */
 int64_t sw_cluster_sharers(const struct sw_cluster *cluster, enum sw_sharer shared_by);
 /* Bytes of all disks of a node; 0 = there are none. */

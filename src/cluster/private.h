@@ -4,5 +4,7 @@
 
 #include "cluster/table.h"
 
+/* Reads the file that device.measured names, if it does. Errors are those of sw_cluster_open. */
+sw_status sw_cluster_read_measured(struct sw_cluster *cluster);
 /* Reads a file. */
 sw_status sw_cluster_read(const char *path, struct sw_cluster **out);

@@ -348,6 +348,7 @@ static sw_status take(struct sw_json_doc *doc, const char *name, struct sw_clust
     }
     SW_TRY_OR(close, take_object(&r, &sw_cluster_top, sw_json_root(doc), "", (char *)cluster));
     SW_TRY_OR(close, check(&r));
+    SW_TRY_OR(close, sw_cluster_read_measured(cluster));
     *out = cluster;
     cluster = NULL;
 close:

@@ -56,6 +56,7 @@ static const struct cluster_row device_rows[] = {
            .is_optional = true),
     FIGURE("product_sum_bytes", struct sw_cluster_device, sum, 1, .may_be_zero = true,
            .is_optional = true),
+    ROW("measured", ROW_TEXT, struct sw_cluster_device, measured, .is_optional = true),
 };
 static const struct cluster_section device = SECTION(device_rows);
 

@@ -73,14 +73,20 @@ static void put_row(const struct cluster_row *row, const char *from, int depth, 
     }
 }
 
+static bool is_absent(const struct cluster_row *row, const void *at)
+{
+    const struct sw_figure *figure = at;
+    const char *const *text = at;
+    return row->is_optional && (row->type == ROW_FIGURE ? !figure->kind : !*text);
+}
+
 static void put_object(const struct cluster_section *section, const char *from, int depth,
                        struct sw_str *out)
 {
     const char *before = "{";
     for (size_t i = 0; i < section->n_rows; i++) {
         const struct cluster_row *row = &section->rows[i];
-        const struct sw_figure *figure = (const void *)(from + row->at);
-        if (row->type == ROW_FIGURE && figure->kind == SW_FIGURE_ABSENT) {
+        if (is_absent(row, from + row->at)) {
             continue;
         }
         sw_str_puts(out, before);

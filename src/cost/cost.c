@@ -68,7 +68,11 @@ static struct sw_cost kernel_cost(const struct sw_cost_mesh *mesh, const struct 
                                            [SW_LOAD_PRODUCTS_BF16] = SW_BF16,
                                            [SW_LOAD_PRODUCTS_F16] = SW_F16};
     const struct sw_cluster_device *device = &mesh->cluster->device;
+    const double measured = sw_cost_measured(mesh->cluster, program, i);
     double most;
+    if (measured > 0) {
+        return (struct sw_cost){.seconds = measured};
+    }
     const bool is_product = load < SW_LOAD_OTHER;
     const double bytes = is_product ? operand_bytes(program, &program->instrs[i], &most) : work;
     double seconds = bytes / device->bandwidth.value;

@@ -25,6 +25,13 @@ struct sw_cost sw_cost_disk(const struct sw_cost_mesh *mesh, bool reads, double 
 /* Share of their rate that reads and writes have beside each other. */
 double sw_cost_disk_share(const struct sw_cluster *cluster);
 
+/* ---- measured.c ---- */
+
+/* Seconds of the kernel of an instruction by the cluster's file of measurements; 0 = it is not in
+ * it. */
+double sw_cost_measured(const struct sw_cluster *cluster, const struct sw_program *program,
+                        int32_t i);
+
 /* ---- account.c ---- */
 
 /* Seconds that an accounting adds to a step, by queue: work that overlaps nothing, and work

@@ -4,10 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "cluster/cluster.h"
 #include "device/device.h"
+#include "engine/engine.h"
 #include "json/json.h"
 #include "spillway/comm.h"
 #include "spillway/look.h"
+#include "support/scratch.h"
 #include "support/test.h"
 
 enum { MOST_SETS = 8 };
@@ -334,6 +337,125 @@ static void lanes_have_the_work_of_a_step(void **state)
     }
 }
 
+/* ---- measured kernels ---- */
+
+static void put_kernel(const struct sw_program *program, int32_t i, struct sw_str *out)
+{
+    struct sw_op op;
+    struct sw_op_desc desc;
+    const char *dtype = NULL, *before = "";
+    sw_program_describe(program, i, &op, &desc);
+    struct sw_str shapes = {0};
+    for (int k = 0; k < desc.op->n_in + desc.op->n_out; k++) {
+        const struct sw_view *v = k < desc.op->n_in ? &desc.in[k] : &desc.out[k - desc.op->n_in];
+        if (v->shape.rank >= 0) {
+            const bool first = !dtype && sw_dtype_is_float(v->dtype);
+            dtype = first ? sw_dtype_name(v->dtype) : dtype;
+            sw_str_printf(&shapes, "%s[", before);
+            for (int d = 0; d < v->shape.rank; d++) {
+                sw_str_printf(&shapes, "%s%lld", d > 0 ? "," : "", (long long)v->shape.dims[d]);
+            }
+            sw_str_putc(&shapes, ']');
+            before = ",";
+        }
+    }
+    sw_str_printf(out, "%s{\"op\":\"%s\",\"dtype\":\"%s\",\"shapes\":[%s],\"seconds\":0.25}",
+                  out->len > 0 ? ",\n" : "", sw_op_name(desc.op), dtype ? dtype : "f32",
+                  sw_str_text(&shapes));
+    sw_str_fini(&shapes);
+}
+
+/* All kernels of a training, each with a quarter of a second; returns how many there are. */
+static int put_kernels(const char *device)
+{
+    const struct wish wish = {.device = device};
+    const struct sw_engine_options o = options_of(&wish);
+    sw_engine *e = NULL;
+    struct sw_str rows = {0}, file = {0};
+    int n = 0;
+    assert_int_equal(sw_initialize(&o, &e), SW_OK);
+    const struct sw_program *program = &sw_engine_facts(e).plan->programs[0];
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        if (program->instrs[i].verb == SW_VERB_KERNEL) {
+            put_kernel(program, i, &rows);
+            n++;
+        }
+    }
+    sw_str_printf(&file, "{\"format\":1,\"machine\":\"a test\",\"kernels\":[%s]}", rows.ptr);
+    test_put("kernels.json", file.ptr);
+    sw_str_fini(&rows);
+    sw_str_fini(&file);
+    sw_close(e);
+    return n;
+}
+
+/* A node of one H100, whose file names another file. */
+static void put_cluster(const char *measured)
+{
+    struct sw_cluster *c = NULL;
+    struct sw_str text = {0};
+    assert_int_equal(sw_cluster_open("h100-node", &c), SW_OK);
+    c->device.measured = measured;
+    sw_cluster_write(c, &text);
+    test_put("node.json", text.ptr);
+    sw_str_fini(&text);
+    sw_cluster_close(c);
+}
+
+static void measured_kernels_take_their_time(void **state)
+{
+    (void)state;
+    const struct wish wish = {0};
+    const struct sw_engine_options o = options_of(&wish);
+    const struct sw_plan_cluster on = {test_at("node.json"), 1, 1, true};
+    struct sw_json_doc *doc = NULL;
+    char *text = NULL;
+    put_cluster("kernels.json");
+    const int n = put_kernels("sim:h100-node");
+    if (sw_plan_cluster_text(&o, &on, &text) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_json_parse("plan", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    assert_true(n > 50);
+    assert_true(fabs(number(sw_json_root(doc), "of_step.compute") / (n * 0.25) - 1) < 1e-9);
+    sw_json_close(doc);
+    sw_text_free(text);
+}
+
+static void a_file_of_kernels_is_refused_by_key_and_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } files[] = {
+        {"{\"format\":2,\"machine\":\"m\",\"kernels\":[]}", "kernels.json:1: format: wanted 1"},
+        {"{\"format\":1,\"machine\":\"m\"}", "measured.kernels: is required"},
+        {"{\"format\":1,\"machine\":\"m\",\"kernels\":[\n{\"op\":\"add\",\"dtype\":\"f32\","
+         "\"shapes\":[[1]],\"seconds\":0}]}",
+         "kernels.json:2: kernels.seconds: wanted a number above 0"},
+        {"{\"format\":1,\"machine\":\"m\",\"kernels\":[\n{\"op\":\"add\",\"dtype\":\"f32\","
+         "\"shapes\":[[0]],\"seconds\":1}]}",
+         "kernels.json:2: kernels.shapes: wanted a list"},
+        {"{\"format\":1,\"machine\":\"m\",\"kernels\":[{\"op\":\"add\",\"dtype\":\"f3\","
+         "\"shapes\":[[1]],\"seconds\":1}]}",
+         "kernels.dtype: wanted"},
+        {"{\"format\":1,\"machine\":\"m\",\"kernels\":[{\"op\":\"add\",\"ms\":1,\"dtype\":\"f32\","
+         "\"shapes\":[[1]],\"seconds\":1}]}",
+         "unknown key \"ms\""}};
+    struct sw_cluster *c = NULL;
+    put_cluster("kernels.json");
+    for (size_t i = 0; i < SW_LEN(files); i++) {
+        test_put("kernels.json", files[i].text);
+        assert_int_equal(sw_cluster_open(test_at("node.json"), &c), SW_E_CONFIG);
+        if (!strstr(sw_error_message(), files[i].why)) {
+            fail_msg("%s, not %s", sw_error_message(), files[i].why);
+        }
+    }
+    put_cluster("missing.json");
+    assert_int_equal(sw_cluster_open(test_at("node.json"), &c), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "device.measured"));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_plan_is_that_of_the_emulated_gpu),
     cmocka_unit_test(nothing_runs_on_it),
@@ -343,6 +465,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(disks_need_a_cluster_that_has_some),
     cmocka_unit_test(the_time_follows_from_the_rates),
     cmocka_unit_test(lanes_have_the_work_of_a_step),
+    cmocka_unit_test(measured_kernels_take_their_time),
+    cmocka_unit_test(a_file_of_kernels_is_refused_by_key_and_line),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
