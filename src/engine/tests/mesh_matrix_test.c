@@ -21,7 +21,14 @@
 #include "support/scratch.h"
 #include "support/test.h"
 
-enum { MOST_STEPS = 30, MOST_K = 8, MOST_ROWS = 32, MOST_RANKS = 8, MOST_ELEMS = 1 << 18 };
+enum {
+    MOST_STEPS = 30,
+    MOST_K = 8,
+    MOST_ROWS = 32,
+    MOST_RANKS = 8,
+    MOST_ELEMS = 1 << 18,
+    TILE_BYTES = 300
+};
 
 /* ---- the axes ---- */
 
@@ -68,17 +75,19 @@ static const char *const schedules[][2] = {{"horizontal", "1f1b"},
                                            {"vertical", "gpipe"},
                                            {"horizontal", "interleaved"},
                                            {"vertical", "zero-bubble"}};
-/* Moves states and parameters off the device, if the stage allows it. */
-static const char *const placements[] = {
-    "", ", \"offload_optimizer\": {\"device\": \"cpu\"}",
-    ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": \"cpu\"}"};
+/* Moves states and parameters off the device, if the stage allows it. The last one cuts tables into
+ * tiles; engine/tile has matrices. */
+enum { TILED = 3 };
+#define OFFLOAD_STATES ", \"offload_optimizer\": {\"device\": \"cpu\"}"
+#define OFFLOAD OFFLOAD_STATES ", \"offload_param\": {\"device\": \"cpu\"}"
+static const char *const placements[] = {"", OFFLOAD_STATES, OFFLOAD, OFFLOAD};
 
 static int count_of(int axis)
 {
     static const int counts[N_AXES] = {
         [FAMILY] = 2,   [PRECISION] = 3, [MICRO_BATCHES] = 2, [SIZES] = 2,     [DROPOUT] = 2,
         [CLIPPING] = 2, [TABLE] = 2,     [FROZEN] = 2,        [OPTIMIZER] = 2, [REGIONS] = 2,
-        [STAGE] = 4,    [SCHEDULE] = 4,  [PLACEMENT] = 3,     [RECOMPUTE] = 2};
+        [STAGE] = 4,    [SCHEDULE] = 4,  [PLACEMENT] = 4,     [RECOMPUTE] = 2};
     return axis == MESH ? n_meshes : counts[axis];
 }
 
@@ -156,25 +165,33 @@ struct job {
     struct result *result;
 };
 
+static int placement_of(const struct row *row)
+{
+    const int stage = row->at[STAGE];
+    return stage == 3 ? row->at[PLACEMENT] : stage > 0 && row->at[PLACEMENT] > 0;
+}
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
     static const char *const keys[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, \"loss_scale_window\": 3}, "};
     const struct mesh mesh = row->mesh;
-    const int stage = row->at[STAGE];
-    const int placement = stage == 3 ? row->at[PLACEMENT] : stage > 0 && row->at[PLACEMENT] > 0;
+    const int stage = row->at[STAGE], placement = placement_of(row);
     snprintf(text, size,
              "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
              "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s},"
              " \"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003, \"weight_decay\": "
              "0.1}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", "
-             "\"chunks\": %d, \"recompute\": \"%s\", \"sequence_parallel\": %s, \"frozen\": [%s], "
+             "\"chunks\": %d, \"recompute\": \"%s\", \"tile_bytes\": %d, "
+             "\"sequence_parallel\": %s, "
+             "\"frozen\": [%s], "
              "\"mesh\": {\"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
              row->shape.batch, keys[row->at[PRECISION]], row->at[CLIPPING] == 0 ? "0.5" : "0",
              stage, placements[placement], optimizers[row->at[OPTIMIZER]],
              micro_batches[row->at[MICRO_BATCHES]], schedule_of(row), chunks_of(row),
-             row->at[RECOMPUTE] == 1 ? "blocks" : "none", row->at[REGIONS] == 0 ? "true" : "false",
+             row->at[RECOMPUTE] == 1 ? "blocks" : "none", placement == TILED ? TILE_BYTES : 0,
+             row->at[REGIONS] == 0 ? "true" : "false",
              row->at[FROZEN] == 1 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\","
                                     " \"*.0.*fc*\""
                                   : "",

@@ -15,6 +15,8 @@
 /* No tile size divides these widths. Both matrices of the inner layer and the table exceed
  * SW_PIECE_ABOVE. */
 enum { B = 2, T = 5, VOCAB = 5503, WIDTH = 771, INNER = 5641, STEPS = 2, MOST_ELEMS = 1 << 25 };
+/* Half of each matrix of this inner layer does, too. */
+enum { SLICED = 2, SLICED_WIDTH = 770, SLICED_INNER = 10900 };
 
 static bool all_axes;
 
@@ -22,14 +24,16 @@ static int set_up(void **state)
 {
     (void)state;
     all_axes = getenv("SPILLWAY_TILES") != NULL;
-    for (int tied = 0; tied < 2; tied++) {
+    for (int model = 0; model <= SLICED; model++) {
         char path[128], text[512];
-        snprintf(path, sizeof path, "%s/%d.json", test_folder(), tied);
+        const bool sliced = model == SLICED;
+        snprintf(path, sizeof path, "%s/%d.json", test_folder(), model);
         snprintf(text, sizeof text,
                  "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],"
-                 "\"vocab_size\":%d,\"n_positions\":%d,\"n_embd\":%d,\"n_layer\":1,\"n_head\":3,"
+                 "\"vocab_size\":%d,\"n_positions\":%d,\"n_embd\":%d,\"n_layer\":1,\"n_head\":%d,"
                  "\"n_inner\":%d,\"tie_word_embeddings\":%s}",
-                 VOCAB, T, WIDTH, INNER, tied ? "true" : "false");
+                 VOCAB, T, sliced ? SLICED_WIDTH : WIDTH, sliced ? 2 : 3,
+                 sliced ? SLICED_INNER : INNER, model > 0 ? "true" : "false");
         if (sw_file_write_atomic(path, text, strlen(text)) < 0) {
             return 1;
         }
@@ -51,6 +55,7 @@ struct way {
     const char *tile_bytes, *device_memory; /* or null */
     const char *kernels;
     int ranks;
+    int tensor; /* ranks that share each matrix; 0 = one */
 };
 
 struct result {
@@ -77,9 +82,10 @@ static void config_of(const struct math *math, const struct way *way, char *text
              "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": "
              "0.1}}, \"spillway\": {\"micro_batches\": %d, \"recompute\": \"%s\", \"schedule\": "
              "\"%s\", \"tile_bytes\": %s, \"device_memory\": %s, \"loss_chunk\": 1100, "
-             "\"kernels\": \"%s\"}}",
+             "\"kernels\": \"%s\", \"mesh\": {\"tensor\": %d}}}",
              B, math->precision, offload, math->clip, math->optimizer, math->micro_batches,
-             way->recompute, way->schedule, way->tile_bytes, way->device_memory, way->kernels);
+             way->recompute, way->schedule, way->tile_bytes, way->device_memory, way->kernels,
+             way->tensor > 0 ? way->tensor : 1);
 }
 
 static sw_status open_engine(const struct math *math, const struct way *way, sw_comm *comm,
@@ -87,7 +93,8 @@ static sw_status open_engine(const struct math *math, const struct way *way, sw_
 {
     char config[2048], model[128];
     config_of(math, way, config, sizeof config);
-    snprintf(model, sizeof model, "%s/%d.json", test_folder(), math->tied);
+    snprintf(model, sizeof model, "%s/%d.json", test_folder(),
+             way->tensor > 0 ? SLICED : math->tied);
     const struct sw_engine_options options = {
         .config.text = config,
         .model.path = model,
@@ -139,7 +146,7 @@ static sw_status step(sw_engine *e, int64_t micro_batches, int i_step, struct re
     double eval, count;
     SW_TRY(sw_train_batch(e, batches, sw_engine_local_micro_batches(e), &report));
     SW_TRY(sw_evaluate(e, &batches[0], &eval, &count));
-    if (e->data.rank == 0) {
+    if (e->world.rank == 0) {
         result->losses[i_step] = report.loss;
         result->norms[i_step] = report.grad_norm;
         result->eval = eval;
@@ -173,7 +180,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         st = test_owned_weights(e, job->weights, MOST_ELEMS);
         st = st < 0 ? st : sw_comm_barrier(comm, "the weights");
     }
-    if (st >= 0 && e->data.rank == 0) {
+    if (st >= 0 && e->world.rank == 0) {
         job->result->device_bytes = sw_engine_tier_bytes(e, SW_TIER_DEVICE);
         job->result->n_tiled = e->plan->n_tiled;
         job->result->weights = hash_weights(e, job->weights);
@@ -212,7 +219,8 @@ static const char fp16[] = "\"fp16\": {\"enabled\": true, \"initial_scale_power\
 
 /* Tiled matrices are large, so running every pair of math and way takes minutes. */
 
-static const struct way whole = {"none", "none", "none", "horizontal", "null", "null", "fast", 1};
+static const struct way whole = {"none", "none", "none", "horizontal", "null", "null",
+                                 "fast", 1,      0};
 static const struct math tied_bf16 = {bf16, 1, true, "0", "AdamW"};
 
 /* The reference that several tests share is computed once. */
@@ -236,11 +244,11 @@ static void tiles_give_the_bits_of_whole_parameters(void **state)
         {"", 1, false, "0", "Lamb"},
     };
     static const struct way ways[] = {
-        {"cpu", "cpu", "none", "horizontal", "1000000", "null", "fast", 1},
-        {"nvme", "nvme", "blocks", "horizontal", "3000000", "null", "fast", 1},
-        {"nvme", "cpu", "blocks", "vertical", "1", "null", "fast", 1},
-        {"cpu", "nvme", "blocks", "horizontal", "2000000", "null", "fast", 2},
-        {"cpu", "cpu", "none", "vertical", "1000000", "null", "fast", 3},
+        {"cpu", "cpu", "none", "horizontal", "1000000", "null", "fast", 1, 0},
+        {"nvme", "nvme", "blocks", "horizontal", "3000000", "null", "fast", 1, 0},
+        {"nvme", "cpu", "blocks", "vertical", "1", "null", "fast", 1, 0},
+        {"cpu", "nvme", "blocks", "horizontal", "2000000", "null", "fast", 2, 0},
+        {"cpu", "cpu", "none", "vertical", "1000000", "null", "fast", 3, 0},
     };
     (void)state;
     for (size_t m = 0; m < SW_LEN(maths); m++) {
@@ -259,12 +267,30 @@ static void tiles_give_the_bits_of_whole_parameters(void **state)
     }
 }
 
+/* The parts of a matrix that ranks hold are tiled like whole ones. */
+static void so_do_tiles_of_slices(void **state)
+{
+    static const struct way slices = {"none", "none", "none", "horizontal", "null", "null",
+                                      "fast", 2,      2};
+    static const struct way tiles = {"cpu",  "cpu", "blocks", "horizontal", "1000000", "null",
+                                     "fast", 2,     2};
+    struct result results[2] = {{.n_tiled = 0}};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        run_job(&(struct job){
+            .math = &tied_bf16, .way = i == 0 ? &slices : &tiles, .end = 1, .result = &results[i]});
+    }
+    assert_int_equal(results[0].n_tiled, 0);
+    assert_int_equal(results[1].n_tiled, 2); /* both matrices of the inner layer */
+    assert_same(&results[0], &results[1]);
+}
+
 static void so_do_the_plain_kernels(void **state)
 {
-    static const struct way plain = {"none", "none", "none",      "horizontal",
-                                     "null", "null", "reference", 1};
-    static const struct way tiled = {"cpu",     "cpu",  "none",      "horizontal",
-                                     "1000000", "null", "reference", 1};
+    static const struct way plain = {"none",      "none", "none", "horizontal", "null", "null",
+                                     "reference", 1,      0};
+    static const struct way tiled = {"cpu",       "cpu", "none", "horizontal", "1000000", "null",
+                                     "reference", 1,     0};
     (void)state;
     if (!all_axes) {
         skip();
@@ -276,8 +302,8 @@ static void so_do_the_plain_kernels(void **state)
 /* A file has whole tensors, whoever wrote it. */
 static void checkpoints_know_nothing_of_tiles(void **state)
 {
-    static const struct way tiled = {"cpu",     "nvme", "none", "horizontal",
-                                     "1000000", "null", "fast", 2};
+    static const struct way tiled = {"cpu",  "nvme", "none", "horizontal", "1000000", "null",
+                                     "fast", 2,      0};
     const struct way *ways[] = {&tiled, &whole};
     char path[128];
     (void)state;
@@ -296,7 +322,7 @@ static void checkpoints_know_nothing_of_tiles(void **state)
 /* Least bytes that a plan needs, read from its refusal. */
 static int64_t least_bytes(const char *tile_bytes)
 {
-    const struct way way = {"cpu", "cpu", "blocks", "horizontal", tile_bytes, "1", "fast", 1};
+    const struct way way = {"cpu", "cpu", "blocks", "horizontal", tile_bytes, "1", "fast", 1, 0};
     sw_engine *e = NULL;
     assert_int_equal(open_engine(&tied_bf16, &way, NULL, true, &e), SW_E_NOMEM);
     const char *needs = strstr(sw_error_message(), "needs ");
@@ -318,7 +344,7 @@ static void the_peak_falls_with_the_tiles(void **state)
 
 static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
 {
-    struct way way = {"cpu", "cpu", "blocks", "horizontal", "null", "null", "fast", 1};
+    struct way way = {"cpu", "cpu", "blocks", "horizontal", "null", "null", "fast", 1, 0};
     char budget[32];
     (void)state;
     const struct result one = *whole_tied_bf16();
@@ -370,6 +396,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_peak_falls_with_the_tiles),
     cmocka_unit_test(a_budget_too_small_for_whole_parameters_has_tiles),
     cmocka_unit_test(tiles_give_the_bits_of_whole_parameters),
+    cmocka_unit_test(so_do_tiles_of_slices),
     cmocka_unit_test(so_do_the_plain_kernels),
     cmocka_unit_test(checkpoints_know_nothing_of_tiles),
 };
