@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the sizes of a mesh that is "auto" (search/mesh.c). Rank 0 plans the first rank of each
-// stage of every mesh, and lets the clock walk the stages together. It tells the others its choice,
-// so all ranks agree.
+// Chooses the sizes of a mesh that is "auto" (search/mesh.c). Rank 0 plans a few stages of every
+// mesh and walks each of them alone, for the least time of a step. It plans all stages of those
+// meshes that may be the fastest, and lets the clock walk them together. It tells the others its
+// choice, so all ranks agree.
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,6 +49,41 @@ static sw_status predict(const struct judging *j, const struct sw_lineup *lineup
     return st;
 }
 
+/* The share of a micro-batch's forward and backward that each stage at least adds to the time in
+ * which a pipeline fills and drains. Gradients of weights that are put off can fill that time. */
+static double fill_of(const struct sw_config *c)
+{
+    return c->spillway.schedule == SW_STEP_ZERO_BUBBLE
+               ? 0
+               : 1.0 / (double)sw_max_i64(c->parallel.chunks, 1);
+}
+
+/* The least time of a step whose stages are sketched: a stage that never waits for others, before
+ * whose first forward and after whose last backward the stages before it compute. */
+static sw_status bound(const struct judging *j, const struct sw_lineup *lineup,
+                       struct sw_mesh_try *t)
+{
+    const struct sw_engine *first = lineup->stages[0].engine;
+    const int n = sw_mesh_size(&first->mesh, 1U << SW_AXIS_PIPE);
+    double *alone = sw_alloc_zero("engine", 2 * (size_t)lineup->n, sizeof *alone);
+    double *fill = alone + lineup->n, filled = 0;
+    sw_status st = SW_OK;
+    SW_TRY_ALLOC(alone, "the clock of a mesh");
+    for (int i = 0; i < lineup->n && st >= 0; i++) {
+        const struct sw_engine *e = lineup->stages[i].engine;
+        st = sw_speeds_alone(e->plan, &j->rates, &alone[i], &fill[i]);
+        t->n_instrs += sw_plan_count_ops(e->plan);
+    }
+    t->samples = (double)first->sizes.micro_batches * (double)first->sizes.batch;
+    t->is_bound = true;
+    for (int s = 0; s < n && st >= 0; s++) {
+        t->seconds = fmax(t->seconds, filled + alone[lineup->like[s]]);
+        filled += fill[lineup->like[s]] * fill_of(first->config);
+    }
+    sw_free(alone);
+    return st;
+}
+
 /* Keeps the first sentence of the message. */
 static void take_refusal(struct sw_mesh_try *t)
 {
@@ -55,9 +92,11 @@ static void take_refusal(struct sw_mesh_try *t)
     snprintf(t->refused, sizeof t->refused, "%.*s", (int)strcspn(message, ";\n"), message);
 }
 
-static sw_status judge(void *ctx, struct sw_mesh_try *t)
+typedef sw_status (*line_up_fn)(const struct sw_engine_options *options, int ranks,
+                                struct sw_plan_refusal *refusal, struct sw_lineup *out);
+
+static sw_status plan_mesh(const struct judging *j, line_up_fn line_up, struct sw_mesh_try *t)
 {
-    const struct judging *j = ctx;
     struct sw_engine_options o = j->engine->options;
     struct sw_plan_refusal refusal = {.missing = 0};
     struct sw_lineup lineup;
@@ -68,23 +107,33 @@ static sw_status judge(void *ctx, struct sw_mesh_try *t)
     SW_TRY(sw_engine_join_sets(&o.config, more, n_more, &sets));
     o.config.sets = sets;
     o.config.n_sets += n_more;
-    sw_status st = sw_lineup_try(&o, j->engine->world.size, &refusal, &lineup);
+    sw_status st = line_up(&o, j->engine->world.size, &refusal, &lineup);
     sw_free(sets);
     if (st >= 0) {
-        st = predict(j, &lineup, t);
+        st = lineup.like ? bound(j, &lineup, t) : predict(j, &lineup, t);
         sw_lineup_close(&lineup);
     } else if (st == SW_E_NOMEM && refusal.missing > 0) {
         t->result = SW_MESH_MISSES;
         t->missing = refusal.missing;
         t->tier = refusal.tier;
         t->stage = lineup.n;
-        t->n_instrs = refusal.n_instrs;
+        t->n_instrs += refusal.n_instrs;
         st = SW_OK;
     } else if (st == SW_E_CONFIG || st == SW_E_UNSUP) {
         take_refusal(t);
         st = SW_OK;
     }
     return st;
+}
+
+static sw_status judge(void *ctx, struct sw_mesh_try *t)
+{
+    return plan_mesh(ctx, sw_lineup_sketch, t);
+}
+
+static sw_status measure(void *ctx, struct sw_mesh_try *t)
+{
+    return plan_mesh(ctx, sw_lineup_try, t);
 }
 
 /* The ranks of a host, if the rates do not say: those of the host with the fewest neighbours. */
@@ -111,7 +160,7 @@ static sw_status try_boundary(struct judging *j, struct sw_mesh_choice *choice)
         return SW_OK;
     }
     j->reduce = "spillway.reduce=boundary";
-    SW_TRY(judge(j, &t));
+    SW_TRY(measure(j, &t));
     choice->boundary = t.result == SW_MESH_FITS ? t.seconds : 0;
     return SW_OK;
 }
@@ -134,7 +183,8 @@ static sw_status refuse_all(const struct sw_mesh_choice *choice)
 static sw_status search(struct sw_engine *e)
 {
     struct judging j = {.engine = e};
-    struct sw_mesh_search s = {.ranks = e->world.size, .ctx = &j, .judge = judge};
+    struct sw_mesh_search s = {
+        .ranks = e->world.size, .ctx = &j, .judge = judge, .measure = measure};
     sw_builtin_rates(&j.rates);
     SW_TRY(sw_engine_take_rates(e->options.plan.rates, e->options.plan.n_rates, &j.rates));
     j.rates.node_ranks = j.rates.node_ranks > 0 ? j.rates.node_ranks : node_ranks_of(e);

@@ -69,6 +69,7 @@ struct sw_lined_rank {
 struct sw_lineup {
     struct sw_lined_rank *stages; /* [n] */
     int n;
+    int *like; /* [stages of the pipeline] of a sketch: which of the n stands for it; else NULL */
 };
 /* The edits of a configuration, followed by more of them. out: release with sw_free; the strings
  * are borrowed */
@@ -82,6 +83,10 @@ sw_status sw_lineup_open(const struct sw_engine_options *options, int ranks, str
  * out->n is the stage. */
 sw_status sw_lineup_try(const struct sw_engine_options *options, int ranks,
                         struct sw_plan_refusal *refusal, struct sw_lineup *out);
+/* Like it, but plans a few stages only: the first one, the last one, and for each number of blocks
+ * that others have the first of these. Of a mesh with fewer than four stages it plans all. */
+sw_status sw_lineup_sketch(const struct sw_engine_options *options, int ranks,
+                           struct sw_plan_refusal *refusal, struct sw_lineup *out);
 void sw_lineup_close(struct sw_lineup *lineup);
 /* The choice for a mesh that was "auto", on the rank that made it; NULL = there was none. */
 const struct sw_mesh_choice *sw_engine_mesh_choice(const sw_engine *e);

@@ -36,40 +36,89 @@ static sw_status open_rank(const struct sw_engine_options *options, int rank, in
     return SW_OK;
 }
 
-/* Opens the stages after the first one, which is open. */
-static sw_status open_others(const struct sw_engine_options *options, int ranks,
-                             struct sw_plan_refusal *refusal, const struct sw_lined_rank *first,
+/* ---- which stages ---- */
+
+/* The arguments of a lineup. */
+struct wanted {
+    const struct sw_engine_options *options;
+    int ranks;
+    struct sw_plan_refusal *refusal;
+    bool some; /* a few stages stand for the others */
+};
+
+/* The number of blocks of a stage's chunks, as the first stage knows the whole partition. */
+static int count_blocks(const struct sw_engine *e, int stages, int stage, int chunk)
+{
+    const int *first = &e->stage_blocks[chunk * stages + stage];
+    return first[1] - first[0];
+}
+
+static bool are_alike(const struct sw_engine *e, int stages, int a, int b)
+{
+    for (int c = 0; c < e->config->parallel.chunks; c++) {
+        if (count_blocks(e, stages, a, c) != count_blocks(e, stages, b, c)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Finds an earlier stage that stands for this one; -1 = none does. The first and the last stage
+ * have embedding and head. */
+static int find_alike(const struct sw_engine *first, int stages, int stage, const int *like)
+{
+    for (int s = 1; s < stage && stage < stages - 1; s++) {
+        if (are_alike(first, stages, s, stage)) {
+            return like[s];
+        }
+    }
+    return -1;
+}
+
+/* Opens the stages after the first one, which is open. On failure, out->n is the stage. */
+static sw_status open_others(const struct wanted *w, const struct sw_lined_rank *first,
                              struct sw_lineup *out)
 {
+    enum { FEW = 3 };
     const int n = sw_mesh_size(&first->engine->mesh, 1U << SW_AXIS_PIPE);
+    const bool some = w->some && n > FEW;
+    sw_status st = SW_OK;
+    int failed = 0;
     out->stages = sw_alloc_zero("engine", (size_t)n, sizeof *out->stages);
-    if (!out->stages) {
+    out->like = some ? sw_alloc_zero("engine", (size_t)n, sizeof *out->like) : NULL;
+    if (!out->stages || (some && !out->like)) {
         sw_close(first->engine);
         sw_comm_close(first->comm, true);
+        sw_lineup_close(out);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for plans");
     }
-    sw_status st = SW_OK;
     out->stages[out->n++] = *first;
     for (int s = 1; s < n && st >= 0; s++) { /* the pipe axis varies slowest */
-        st = open_rank(options, s * (ranks / n), ranks, refusal, &out->stages[s]);
-        out->n += st >= 0;
+        const int like = some ? find_alike(first->engine, n, s, out->like) : -1;
+        if (like < 0) {
+            st = open_rank(w->options, s * (w->ranks / n), w->ranks, w->refusal,
+                           &out->stages[out->n]);
+            failed = s;
+            out->n += st >= 0;
+        }
+        if (some) {
+            out->like[s] = like < 0 ? out->n - 1 : like;
+        }
     }
     if (st < 0) {
-        const int failed = out->n;
-        st = refusal ? st : sw_fail_prefix(st, "stage %d of %d", failed, n);
+        st = w->refusal ? st : sw_fail_prefix(st, "stage %d of %d", failed, n);
         sw_lineup_close(out);
         out->n = failed;
     }
     return st;
 }
 
-static sw_status open_all(const struct sw_engine_options *options, int ranks,
-                          struct sw_plan_refusal *refusal, struct sw_lineup *out)
+static sw_status open_all(const struct wanted *w, struct sw_lineup *out)
 {
     struct sw_lined_rank first = {0};
     *out = (struct sw_lineup){0};
-    SW_TRY(open_rank(options, 0, ranks, refusal, &first));
-    return open_others(options, ranks, refusal, &first, out);
+    SW_TRY(open_rank(w->options, 0, w->ranks, w->refusal, &first));
+    return open_others(w, &first, out);
 }
 
 /* ---- keys that are "auto" ---- */
@@ -100,24 +149,25 @@ static const struct sw_engine *find_tightest(const struct sw_lineup *lineup, boo
 }
 
 /* Opens all stages with this micro-batch and recomputation. */
-static sw_status open_with(const struct sw_engine_options *options, int ranks, int64_t batch,
-                           struct sw_recompute r, struct sw_plan_refusal *refusal,
+static sw_status open_with(const struct wanted *w, int64_t batch, struct sw_recompute r,
                            struct sw_lineup *out)
 {
     enum { EDITS = 4, EDIT = 80 };
     char edits[EDITS][EDIT];
     const char *more[EDITS] = {edits[0], edits[1], edits[2], edits[3]}, **sets = NULL;
     const int n = r.blocks > 0 ? EDITS : EDITS - 1;
-    struct sw_engine_options o = *options;
+    struct sw_engine_options o = *w->options;
+    struct wanted edited = *w;
+    edited.options = &o;
     snprintf(edits[0], EDIT, "train_micro_batch_size_per_gpu=%lld", (long long)batch);
     snprintf(edits[1], EDIT, "spillway.micro_batch=null");
     snprintf(edits[2], EDIT, r.every > 0 ? "spillway.recompute=%lld" : "spillway.recompute=none",
              (long long)r.every);
     snprintf(edits[3], EDIT, "spillway.recompute_blocks=%lld", (long long)r.blocks);
-    SW_TRY(sw_engine_join_sets(&options->config, more, n, &sets));
+    SW_TRY(sw_engine_join_sets(&w->options->config, more, n, &sets));
     o.config.sets = sets;
     o.config.n_sets += n;
-    const sw_status st = open_all(&o, ranks, refusal, out);
+    const sw_status st = open_all(&edited, out);
     sw_free(sets);
     return st;
 }
@@ -125,8 +175,7 @@ static sw_status open_with(const struct sw_engine_options *options, int ranks, i
 /* Opens all stages again with the choices of one of them, as ranks that train agree on one. The
  * first blocks of the model are not on all stages: if that is too little for another one, all
  * blocks are recomputed. */
-static sw_status open_alike(const struct sw_engine_options *options, int ranks,
-                            struct sw_plan_refusal *refusal, struct sw_lineup *out)
+static sw_status open_alike(const struct wanted *w, struct sw_lineup *out)
 {
     const struct sw_recompute all = {.every = 1};
     bool differ;
@@ -139,15 +188,24 @@ static sw_status open_alike(const struct sw_engine_options *options, int ranks,
         return SW_OK;
     }
     sw_lineup_close(out);
-    const sw_status st = open_with(options, ranks, batch, r, refusal, out);
-    return st == SW_E_NOMEM && chosen ? open_with(options, ranks, batch, all, refusal, out) : st;
+    const sw_status st = open_with(w, batch, r, out);
+    return st == SW_E_NOMEM && chosen ? open_with(w, batch, all, out) : st;
 }
 
 sw_status sw_lineup_try(const struct sw_engine_options *options, int ranks,
                         struct sw_plan_refusal *refusal, struct sw_lineup *out)
 {
-    SW_TRY(open_all(options, ranks, refusal, out));
-    return open_alike(options, ranks, refusal, out);
+    const struct wanted w = {options, ranks, refusal, false};
+    SW_TRY(open_all(&w, out));
+    return open_alike(&w, out);
+}
+
+sw_status sw_lineup_sketch(const struct sw_engine_options *options, int ranks,
+                           struct sw_plan_refusal *refusal, struct sw_lineup *out)
+{
+    const struct wanted w = {options, ranks, refusal, true};
+    SW_TRY(open_all(&w, out));
+    return open_alike(&w, out);
 }
 
 sw_status sw_lineup_open(const struct sw_engine_options *options, int ranks, struct sw_lineup *out)
@@ -162,5 +220,6 @@ void sw_lineup_close(struct sw_lineup *lineup)
         sw_comm_close(lineup->stages[s].comm, false);
     }
     sw_free(lineup->stages);
+    sw_free(lineup->like);
     *lineup = (struct sw_lineup){0};
 }

@@ -100,6 +100,32 @@ static int list_meshes(const struct sw_mesh_search *s, struct sw_mesh_try *tries
 
 /* ---- the search ---- */
 
+/* The one that is best as far as known; NULL = none fits. */
+static struct sw_mesh_try *find_best(struct sw_mesh_try *tries, int n)
+{
+    struct sw_mesh_try *best = NULL;
+    for (int i = 0; i < n; i++) {
+        const bool fits = tries[i].result == SW_MESH_FITS;
+        best = fits && (!best || compare_tries(&tries[i], best) < 0) ? &tries[i] : best;
+    }
+    return best;
+}
+
+/* Replaces bounds by times until the best of n tries has a time. Others have bounds that are no
+ * better. *out_fits: there is one */
+static sw_status settle(const struct sw_mesh_search *s, struct sw_mesh_try *tries, int n,
+                        bool *out_fits)
+{
+    struct sw_mesh_try *best = find_best(tries, n);
+    while (best && best->is_bound) {
+        best->is_bound = false;
+        SW_TRY(s->measure(s->ctx, best));
+        best = find_best(tries, n);
+    }
+    *out_fits = best != NULL;
+    return SW_OK;
+}
+
 /* Tries meshes until the work of planning is done, or others would cut sums needlessly. *n_tried:
  * out */
 static sw_status try_meshes(const struct sw_mesh_search *s, struct sw_mesh_choice *choice, int n,
@@ -111,6 +137,9 @@ static sw_status try_meshes(const struct sw_mesh_search *s, struct sw_mesh_choic
     for (; i < n; i++) {
         struct sw_mesh_try *t = &choice->tries[i];
         const bool cuts = cut_of(&t->mesh) > 1;
+        if (fits_uncut && cuts) {
+            SW_TRY(settle(s, choice->tries, i, &fits_uncut));
+        }
         if (fits_uncut && cuts) {
             choice->spared = n - i;
             break;
@@ -125,7 +154,7 @@ static sw_status try_meshes(const struct sw_mesh_search *s, struct sw_mesh_choic
         planned += t->n_instrs;
     }
     *n_tried = i;
-    return SW_OK;
+    return settle(s, choice->tries, i, &fits);
 }
 
 sw_status sw_search_mesh(const struct sw_mesh_search *s, struct sw_mesh_choice *out)
@@ -179,8 +208,8 @@ static void print_line(const struct sw_mesh_choice *c, int i, struct sw_str *out
     } else if (i == 0) {
         sw_str_printf(out, "%.6g s a step, taken", t->seconds);
     } else {
-        sw_str_printf(out, "%.6g s a step, %.1f%% slower", t->seconds,
-                      100 * (pace_of(t) / pace_of(&c->tries[0]) - 1));
+        sw_str_printf(out, "%s%.6g s a step, %.1f%% slower", t->is_bound ? "at least " : "",
+                      t->seconds, 100 * (pace_of(t) / pace_of(&c->tries[0]) - 1));
     }
     sw_str_putc(out, '\n');
 }

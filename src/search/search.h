@@ -83,8 +83,9 @@ enum sw_mesh_result { SW_MESH_FITS, SW_MESH_MISSES, SW_MESH_REFUSED };
 struct sw_mesh_try {
     struct sw_mesh mesh;
     enum sw_mesh_result result;
-    /* FITS: the predicted time of a step, and its samples */
+    /* FITS: the predicted time of a step, or the least that it can be, and its samples */
     double seconds, samples;
+    bool is_bound;
     /* MISSES: bytes that a rank of a stage lacks */
     size_t missing;
     enum sw_tier tier;
@@ -99,6 +100,8 @@ struct sw_mesh_search {
     void *ctx;
     /* Plans t->mesh and fills in the rest. Below 0: the search ends. */
     sw_status (*judge)(void *ctx, struct sw_mesh_try *t);
+    /* Does the same for a mesh of which `judge` told a bound, and replaces it by the time. */
+    sw_status (*measure)(void *ctx, struct sw_mesh_try *t);
 };
 
 struct sw_mesh_choice {

@@ -355,3 +355,43 @@ sw_status sw_speeds_seconds(const struct sw_plan *plan, const struct sw_machine_
     sw_free(costs);
     return st;
 }
+
+/* ---- a stage that waits for no other one ---- */
+
+/* Walks the phases of the first n micro-batches, and those of the step as a whole. */
+static sw_status walk_some(const struct sw_plan *plan, const struct sw_pace *pace, int64_t n,
+                           double *out)
+{
+    const struct sw_step *step = &plan->step;
+    int32_t count = 0;
+    struct sw_step_phase *phases = sw_alloc("walk", (size_t)step->n_phases * sizeof *phases);
+    SW_TRY_ALLOC(phases, "the time of a stage");
+    for (int32_t i = 0; i < step->n_phases; i++) {
+        if (step->phases[i].turn == 0 || step->phases[i].round < n) {
+            phases[count++] = step->phases[i];
+        }
+    }
+    const sw_status st = walk_phases(plan, pace, phases, count, out);
+    sw_free(phases);
+    return st;
+}
+
+sw_status sw_speeds_alone(const struct sw_plan *plan, const struct sw_machine_rates *rates,
+                          double *seconds, double *micro_step)
+{
+    enum { FIRST = 2 };
+    const int64_t rounds = plan->step.rounds;
+    const int64_t few = sw_min_i64(rounds, FIRST), more = sw_min_i64(rounds, FIRST + 1);
+    const struct sw_speeds speeds = {.given = *rates};
+    bool unknown[SW_LOAD_COUNT];
+    struct sw_cost(*costs)[2];
+    double with = 0, without = 0;
+    SW_TRY(open_costs(plan, &speeds, unknown, &costs));
+    const struct sw_pace pace = pace_of(&speeds, costs);
+    sw_status st = walk_some(plan, &pace, few, &without);
+    st = st < 0 ? st : walk_some(plan, &pace, more, &with);
+    sw_free(costs);
+    *micro_step = more > few ? with - without : with / (double)sw_max_i64(rounds, 1);
+    *seconds = with + *micro_step * (double)(rounds - more);
+    return st;
+}

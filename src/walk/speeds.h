@@ -77,3 +77,8 @@ sw_status sw_speeds_stages(struct sw_clock_rank *stages, const struct sw_speeds 
  * alike are walked once. */
 sw_status sw_speeds_seconds(const struct sw_plan *plan, const struct sw_machine_rates *rates,
                             double *out);
+
+/* Predicts the time of a pipeline's stage if it never waits for another one, and that of one of its
+ * micro-batches. The third one and all later ones are taken to be alike. */
+sw_status sw_speeds_alone(const struct sw_plan *plan, const struct sw_machine_rates *rates,
+                          double *seconds, double *micro_step);

@@ -22,6 +22,7 @@ static int write_model(void **state)
 struct job {
     const char *mesh, *rates[3], *resume_from, *save;
     int n_rates, ranks;
+    const char *schedule; /* of pipelines, or NULL */
     long long budget;
     bool open_batch, plan_only;
     /* results */
@@ -30,14 +31,20 @@ struct job {
     double best, next; /* seconds of the first two */
 };
 
+static void write_config(const struct job *job, char *config, size_t size)
+{
+    snprintf(config, size,
+             "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"}, "
+             "\"spillway\": {\"threads\": 1, \"device_memory\": %lld%s%s, \"mesh\": %s}}",
+             job->budget > 0 ? job->budget : 1LL << 40,
+             job->open_batch ? "" : ", \"micro_batches\": 8", job->schedule ? job->schedule : "",
+             job->mesh ? job->mesh : "\"auto\"");
+}
+
 static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
 {
     char config[512];
-    snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"}, "
-             "\"spillway\": {\"threads\": 1, \"device_memory\": %lld%s, \"mesh\": %s}}",
-             job->budget > 0 ? job->budget : 1LL << 40,
-             job->open_batch ? "" : ", \"micro_batches\": 4", job->mesh ? job->mesh : "\"auto\"");
+    write_config(job, config, sizeof config);
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = test_at("model.json"),
                                               .inputs.seq_len = T,
@@ -116,6 +123,65 @@ static void all_ranks_take_the_fastest_mesh(void **state)
         for (int r = 0; r < RANKS; r++) {
             assert_int_equal(job.has_choice[r], r == 0);
         }
+    }
+}
+
+/* The time of a step whose stages are walked together. */
+static double walk_stages(const struct job *job)
+{
+    char config[512];
+    bool unknown[SW_LOAD_COUNT];
+    struct sw_lineup lineup;
+    struct sw_clock_rank stages[RANKS] = {{.plan = NULL}};
+    struct sw_speeds speeds = {.cores = 0};
+    const struct sw_speeds *each[RANKS];
+    double seconds = 0;
+    write_config(job, config, sizeof config);
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = test_at("model.json"),
+                                              .inputs.seq_len = T,
+                                              .train.wanted = true};
+    sw_builtin_rates(&speeds.given);
+    if (sw_engine_take_rates(job->rates, job->n_rates, &speeds.given) < 0 ||
+        sw_lineup_open(&options, RANKS, &lineup) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    for (int s = 0; s < lineup.n; s++) {
+        stages[s].plan = lineup.stages[s].engine->plan;
+        each[s] = &speeds;
+    }
+    assert_int_equal(sw_speeds_stages(stages, each, lineup.n, unknown, &seconds), SW_OK);
+    sw_lineup_close(&lineup);
+    return seconds;
+}
+
+/* A mesh of which only a bound is known takes no less time, and the bound is not far from it. */
+static void bounds_hold(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {NULL, ", \"schedule\": \"gpipe\"",
+                                            ", \"schedule\": \"zero-bubble\""};
+    for (size_t i = 0; i < SW_LEN(schedules); i++) {
+        struct job job = {.schedule = schedules[i],
+                          .plan_only = true,
+                          .rates = {"net=1e6", "node=1e6", "comm_latency=0.001"},
+                          .n_rates = 3};
+        sw_engine *e = NULL;
+        sw_comm *comm;
+        assert_int_equal(sw_comm_open(&(struct sw_transport){.size = RANKS}, &comm), SW_OK);
+        assert_int_equal(open_engine(&job, comm, &e), SW_OK);
+        const struct sw_mesh_choice *choice = sw_engine_mesh_choice(e);
+        const struct sw_mesh_try *t = &choice->tries[0];
+        while (sw_mesh_size(&t->mesh, 1U << SW_AXIS_PIPE) < RANKS) {
+            t++;
+        }
+        assert_true(t < choice->tries + choice->n && t > choice->tries && t->is_bound);
+        job.mesh = "{\"pipe\": 4}";
+        const double seconds = walk_stages(&job);
+        print_message("schedule %zu: at least %.9g s, walked %.9g s\n", i, t->seconds, seconds);
+        assert_true(t->seconds <= seconds * (1 + 1e-9) && t->seconds > 0.7 * seconds);
+        sw_close(e);
+        sw_comm_close(comm, false);
     }
 }
 
@@ -204,6 +270,7 @@ static void stages_choose_alike(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_choose_alike),
     cmocka_unit_test(all_ranks_take_the_fastest_mesh),
+    cmocka_unit_test(bounds_hold),
     cmocka_unit_test(budgets_decide),
     cmocka_unit_test(a_resumed_run_keeps_its_sums),
     cmocka_unit_test(a_batch_that_follows_from_the_mesh_is_refused),

@@ -16,6 +16,9 @@ struct world {
     int64_t n_instrs; /* of a plan */
     struct sw_mesh asked[MOST];
     int n_asked;
+    double bound; /* the share of the time that is known at first; 0 = all of it */
+    bool (*misses_later)(const struct sw_mesh *mesh); /* when all stages are planned */
+    int n_measured;
 };
 
 static int along(const struct sw_mesh *mesh, enum sw_axis axis)
@@ -42,16 +45,33 @@ static sw_status judge(void *ctx, struct sw_mesh_try *t)
     } else if (t->missing > 0) {
         t->result = SW_MESH_MISSES;
     } else {
-        t->seconds = w->seconds(&t->mesh);
+        t->seconds = w->seconds(&t->mesh) * (w->bound > 0 ? w->bound : 1);
+        t->is_bound = w->bound > 0;
         t->samples = 4;
+    }
+    return SW_OK;
+}
+
+static sw_status measure(void *ctx, struct sw_mesh_try *t)
+{
+    struct world *w = ctx;
+    w->n_measured++;
+    t->seconds = w->seconds(&t->mesh);
+    if (w->misses_later && w->misses_later(&t->mesh)) {
+        t->result = SW_MESH_MISSES;
+        t->missing = 1;
     }
     return SW_OK;
 }
 
 static struct sw_mesh_choice search(struct world *w, int ranks, int tensor)
 {
-    const struct sw_mesh_search s = {
-        .ranks = ranks, .tensor = tensor, .context = tensor > 0, .ctx = w, .judge = judge};
+    const struct sw_mesh_search s = {.ranks = ranks,
+                                     .tensor = tensor,
+                                     .context = tensor > 0,
+                                     .ctx = w,
+                                     .judge = judge,
+                                     .measure = measure};
     struct sw_mesh_choice choice;
     w->n_asked = 0;
     if (sw_search_mesh(&s, &choice) < 0) {
@@ -126,6 +146,30 @@ static void the_fastest_mesh_of_pipe_and_data_wins(void **state)
     expect_words(&choice, 5, "data 12");
     EXPECT_TEXT(&choice, "6 of the meshes of 12 ranks", "0.666667 s a step, taken\n",
                 "s a step, 100.0% slower\n", "they are not tried, as others fit");
+    sw_mesh_choice_fini(&choice);
+}
+
+/* Times are found for as few meshes as possible. */
+static void bounds_spare_walks(void **state)
+{
+    (void)state;
+    struct world w = {.seconds = stages_are_fast, .bound = 0.9};
+    struct sw_mesh_choice choice = search(&w, 12, 0);
+    expect_words(&choice, 0, "pipe 12");
+    assert_int_equal(w.n_measured, 1);
+    assert_false(choice.tries[0].is_bound);
+    assert_true(choice.tries[1].is_bound);
+    EXPECT_TEXT(&choice, "0.666667 s a step, taken\n", "at least 1.2 s a step, 80.0% slower");
+    sw_mesh_choice_fini(&choice);
+    w = (struct world){.seconds = stages_are_fast, .bound = 0.4};
+    choice = search(&w, 12, 0);
+    expect_words(&choice, 0, "pipe 12");
+    assert_int_equal(w.n_measured, 2); /* 0.4 * 8 / 6 is less than 8 / 12 */
+    sw_mesh_choice_fini(&choice);
+    w = (struct world){.seconds = stages_are_fast, .bound = 0.9, .misses_later = has_stages};
+    choice = search(&w, 4, 0);
+    expect_words(&choice, 0, "data 4");
+    assert_true(choice.found && !choice.cuts);
     sw_mesh_choice_fini(&choice);
 }
 
@@ -225,6 +269,7 @@ static void survives_lack_of_memory(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_fastest_mesh_of_pipe_and_data_wins),
+    cmocka_unit_test(bounds_spare_walks),
     cmocka_unit_test(equals_are_taken_by_name),
     cmocka_unit_test(sums_are_cut_only_if_nothing_else_fits),
     cmocka_unit_test(the_nearest_mesh_is_first_if_none_fits),
