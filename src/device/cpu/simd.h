@@ -110,6 +110,18 @@ INLINE vf vf_max(vf a, vf b)
 #endif
 }
 
+/* The smaller; if b is NaN, NaN. */
+INLINE vf vf_min(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return vf_select(a < b, a, b);
+#endif
+}
+
 INLINE vf vf_abs(vf x)
 {
     return (vf)((vi)x & 0x7fffffff);
@@ -137,6 +149,15 @@ INLINE vf vf_sqrt(vf x)
 /* Folds the lanes by halving, a fixed order: their largest, or their sum. */
 INLINE float vf_fold(vf x, bool largest)
 {
+#if !defined(__clang__)
+    const vi number = {EACH_LANE(LANE_NUMBER)};
+    UNROLL
+    for (int n = LANES / 2; n > 0; n /= 2) {
+        const vf other = __builtin_shuffle(x, (number + n) & (LANES - 1));
+        x = !largest ? x + other : vf_select(x > other, x, other);
+    }
+    return x[0];
+#else
     float part[LANES];
     memcpy(part, &x, sizeof part);
     for (int n = LANES / 2; n > 0; n /= 2) {
@@ -146,6 +167,7 @@ INLINE float vf_fold(vf x, bool largest)
         }
     }
     return part[0];
+#endif
 }
 
 INLINE float vf_sum(vf x)
@@ -174,6 +196,55 @@ INLINE vf vf_gather(const float *table, vi at)
 #endif
 }
 
+INLINE vi vi_max(vi a, vi b)
+{
+#if defined(__AVX512F__)
+    return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+#else
+    const vi more = a > b;
+    return (more & a) | (~more & b);
+#endif
+}
+
+INLINE vd vd_from(vf_half x)
+{
+#if defined(__AVX512F__)
+    return (vd)_mm512_cvtps_pd((__m256)x);
+#elif defined(__AVX2__)
+    return (vd)_mm256_cvtps_pd((__m128)x);
+#else
+    return __builtin_convertvector(x, vd);
+#endif
+}
+
+/* a * a + b, whatever the rounding: a is a float, so its square is exact. */
+INLINE vd vd_add_square(vd a, vd b)
+{
+#if defined(__AVX512F__)
+    return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)a, (__m512d)b);
+#elif defined(__FMA__)
+    return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)a, (__m256d)b);
+#else
+    return a * a + b;
+#endif
+}
+
+/* The larger of a and the size of b; neither is NaN. */
+INLINE vd vd_largest(vd a, vd b)
+{
+    const vl size = (vl)b & INT64_MAX;
+#if defined(__AVX512F__)
+    return (vd)_mm512_max_pd((__m512d)a, (__m512d)size);
+#elif defined(__AVX2__)
+    return (vd)_mm256_max_pd((__m256d)a, (__m256d)size);
+#else
+    const vl more = size > (vl)a;
+    return (vd)((more & size) | (~more & (vl)a));
+#endif
+}
+
 /* ---- storage types: dtype is a constant at every call, so the compiler resolves the switch
  * ---- */
 
@@ -186,10 +257,17 @@ INLINE vf vf_from_bf16(vh h)
 INLINE vh vf_to_bf16(vf x)
 {
     const vu bits = (vu)x;
-    const vu rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    const vu quiet = (bits >> 16) | 0x40;
+    const vu rounded = bits + 0x7fff + ((bits >> 16) & 1);
+#if defined(__AVX512F__)
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
+    const __m512i kept =
+        _mm512_mask_or_epi32((__m512i)rounded, nan, (__m512i)bits, _mm512_set1_epi32(0x400000));
+    return (vh)_mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+#else
     const vu nan = (vu)(x != x);
-    return __builtin_convertvector((nan & quiet) | (~nan & rounded), vh);
+    const vu kept = (nan & (bits | 0x400000)) | (~nan & rounded);
+    return __builtin_convertvector(kept >> 16, vh);
+#endif
 }
 
 INLINE vf vf_from_f16(vh h)
@@ -275,6 +353,21 @@ INLINE void store_some(enum sw_dtype dtype, void *p, int64_t i, int64_t n, vf x)
     }
 }
 
+/* A loop over vectors of n elements from j on: `statement` is compiled for whole vectors, where
+ * `rest` is the constant LANES, and for the last, part of one. */
+#define EACH_VECTOR(j, rest, n, statement)                                                         \
+    do {                                                                                           \
+        int64_t j = 0;                                                                             \
+        for (; j + LANES <= (n); j += LANES) {                                                     \
+            const int64_t rest = LANES;                                                            \
+            statement;                                                                             \
+        }                                                                                          \
+        if (j < (n)) {                                                                             \
+            const int64_t rest = (n)-j;                                                            \
+            statement;                                                                             \
+        }                                                                                          \
+    } while (0)
+
 /* Runs `statement` with the constant `name` equal to `value`: one specialised copy of an inlined
  * kernel for each of the three dtypes. */
 #define WITH_DTYPE(name, value, statement)                                                         \
@@ -305,10 +398,8 @@ INLINE vi lanes_below(int64_t n)
 INLINE vf vf_exp(vf x)
 {
     const float high = 89.0f, low = -104.0f, shift = 0x1.8p23f;
-    x = vf_select(x > high, vf_set(high), x);
-    x = vf_select(x < low, vf_set(low), x);
+    x = vf_max(vf_set(low), vf_min(vf_set(high), x));
     const vf shifted = vf_fma(x, vf_set(0x1.715476p+0f), vf_set(shift));
-    const vi n = (vi)shifted - (vi)vf_set(shift);
     const vf whole = shifted - shift;
     vf r = vf_fma(whole, vf_set(-0x1.62e400p-1f), x);
     r = vf_fma(whole, vf_set(-0x1.7f7d1cp-20f), r);
@@ -317,9 +408,13 @@ INLINE vf vf_exp(vf x)
     p = vf_fma(p, r, vf_set(1.666657689e-01f));
     p = vf_fma(p, r, vf_set(0.5f));
     p = vf_fma(p * r, r, r) + 1.0f;
-    const vi half = n >> 1;
+#if defined(__AVX512F__)
+    return (vf)_mm512_scalef_ps((__m512)p, (__m512)whole);
+#else
+    const vi n = (vi)shifted - (vi)vf_set(shift), half = n >> 1;
     const vf first = (vf)((half + 127) << 23), second = (vf)((n - half + 127) << 23);
     return p * first * second;
+#endif
 }
 
 INLINE vf vf_tanh(vf x)
