@@ -203,7 +203,7 @@ static inline bool sw_schedule_is_of_pipeline(enum sw_step_schedule schedule)
 {
     return schedule > SW_STEP_VERTICAL;
 }
-enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE };
+enum sw_kernel_set { SW_KERNELS_FAST, SW_KERNELS_REFERENCE, SW_KERNELS_ONEDNN };
 
 enum sw_micro_batch {
     SW_MICRO_BATCH_AUTO, /* chosen by what fits: sw_config_choose */

@@ -551,7 +551,7 @@ static const char *const updates[] = {"auto", "device", "host", NULL};
 #define NAME(NAME, name) name,
 static const char *const schedules[] = {SW_STEP_SCHEDULES(NAME) NULL};
 #undef NAME
-static const char *const kernels[] = {"fast", "reference", NULL};
+static const char *const kernels[] = {"fast", "reference", "onednn", NULL};
 
 static const struct config_field spillway_fields[] = {
     INT("micro_batches", AT(spillway.micro_batches), "null", 1, HIGHEST,
@@ -668,7 +668,7 @@ static const struct config_field spillway_fields[] = {
         "faster one; results do not depend on it, and on the CPU both are the same",
         BUILT),
     CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels,
-           "kernels to use: fast, or the plain C reference", BUILT),
+           "kernels to use: fast ones, plain C, or fast ones with oneDNN's products", BUILT),
     BOOL("allow_other_math", AT(spillway.allow_other_math), "false",
          "resume a checkpoint whose math fingerprint differs", BUILT),
     INT("loss_chunk", AT(spillway.loss_chunk), "0", 0, HIGHEST,

@@ -96,8 +96,10 @@ sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_dev
     name = strcmp(name, "auto") == 0 ? choose() : name;
     const struct sw_device_place alone = {0, 1, 1};
     const char *rest = after(name, "cpu");
-    if (rest && (!*rest || strcmp(rest, "reference") == 0)) {
-        const struct sw_cpu_options cpu = {.n_threads = n_threads, .reference = *rest != '\0'};
+    if (rest && (!*rest || strcmp(rest, "reference") == 0 || strcmp(rest, "onednn") == 0)) {
+        const struct sw_cpu_options cpu = {.n_threads = n_threads,
+                                           .reference = strcmp(rest, "reference") == 0,
+                                           .by_library = strcmp(rest, "onednn") == 0};
         return sw_device_open_cpu(&cpu, out);
     }
     rest = after(name, "mock");
@@ -119,8 +121,8 @@ sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_dev
         }
     }
     return SW_FAIL(SW_E_ARG,
-                   "no device \"%s\"; one of auto, cpu, cpu:reference, cuda, hip, emu, mock, "
-                   "sim:CLUSTER",
+                   "no device \"%s\"; one of auto, cpu, cpu:reference, cpu:onednn, cuda, hip, emu, "
+                   "mock, sim:CLUSTER",
                    name);
 }
 

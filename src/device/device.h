@@ -127,6 +127,7 @@ struct sw_cpu_options {
     /* Newest instruction set to use: "portable", "avx2", "avx512", "avx512_bf16" or "amx_bf16".
      * NULL: SPILLWAY_ISA if it is set, else the newest that the processor has. */
     const char *max_isa;
+    bool by_library; /* products by oneDNN; SW_E_UNSUP if it has none for this processor */
 };
 
 sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_device **out);
@@ -216,8 +217,7 @@ struct sw_cpu_report {
     char cpu[128]; /* model name */
     char isa[256]; /* the instruction sets found and used */
     int n_threads;
-    /* A library's bf16 products may use AMX matrix units; register_gflops does not include them. */
-    bool has_amx;
+    bool leaves_amx; /* the processor has AMX, and this build no kernels for it */
     struct {
         enum sw_dtype dtype;
         double register_gflops; /* measured, one thread, operands in registers */

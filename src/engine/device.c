@@ -65,14 +65,14 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
     const struct sw_spillway_config *c = &e->config->spillway;
     const char *name = e->options.run.device ? e->options.run.device : c->device;
     const struct sw_device_place place = find_place(e);
-    if (!e->options.run.device && c->kernels == SW_KERNELS_REFERENCE) {
+    if (!e->options.run.device && c->kernels != SW_KERNELS_FAST) {
+        const bool reference = c->kernels == SW_KERNELS_REFERENCE;
         if (strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0) {
-            return SW_FAIL(
-                SW_E_CONFIG,
-                "spillway.kernels: \"reference\" needs the CPU, but spillway.device is \"%s\"",
-                name);
+            return SW_FAIL(SW_E_CONFIG,
+                           "spillway.kernels: \"%s\" needs the CPU, but spillway.device is \"%s\"",
+                           reference ? "reference" : "onednn", name);
         }
-        name = "cpu:reference";
+        name = reference ? "cpu:reference" : "cpu:onednn";
     }
     SW_TRY(sw_device_open_at(name, threads_of(e), &place, &dev));
     const sw_status st = check_simulated(e, dev);

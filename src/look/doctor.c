@@ -72,11 +72,10 @@ static void print_processor(const struct sw_cpu_report *report, const char *kern
                       sw_dtype_name(report->peak[i].dtype), report->peak[i].register_gflops,
                       report->peak[i].unit, report->peak[i].product_gflops, report->peak[i].path);
     }
-    if (report->has_amx) {
-        sw_str_puts(
-            text,
-            "amx      oneDNN's bf16 products may use it and exceed the register peak, which is "
-            "measured on vector units\n");
+    if (report->leaves_amx) {
+        sw_str_puts(text,
+                    "amx      found, but this build has no kernels for it: they need gcc 11 or "
+                    "clang 12 and -DSPILLWAY_AVX512=ON\n");
     }
     sw_str_printf(text, "memcpy   %.1f GB/s, read and written\n", report->copy_gb_s);
 }

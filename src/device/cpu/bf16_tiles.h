@@ -47,14 +47,27 @@ struct cpu_dot {
     void *ctx;
 };
 
+/* Packs up to 32 rows of the left operand into A tiles, or columns of the right one into V tiles,
+ * one step at a time. Missing rows, columns and terms are 0. */
+struct cpu_dot_pack {
+    bool is_left;
+    bool terms_apart; /* a stored row is one term of all rows (columns); else all terms of one */
+    const void *from; /* first row (column), first term */
+    int64_t ld;       /* elements between stored rows */
+    int64_t n, terms; /* n <= 32 */
+    void *to[2];      /* panels; tiles TILE_BYTES apart */
+};
+
 /* A set of microkernels. All but the models need the instructions. */
 struct cpu_dot_kernel {
     const char *name;
     void (*begin)(void); /* before products in a thread, end after them; or NULL */
     void (*end)(void);
     void (*block)(const struct cpu_dot *dot);
+    void (*pack)(const struct cpu_dot_pack *pack);
 };
 
+void sw_cpu_dot_pack_avx512(const struct cpu_dot_pack *pack);
 extern const struct cpu_dot_kernel sw_cpu_dot_amx, sw_cpu_dot_avx512bf16; /* x86-64 only */
 extern const struct cpu_dot_kernel sw_cpu_dot_amx_model, sw_cpu_dot_avx512bf16_model;
 

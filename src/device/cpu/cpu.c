@@ -3,6 +3,7 @@
 // is always drained. A stream that waits for a timeline blocks the caller. Kernels are chosen when
 // they are prepared: the first fast row that takes the op, else the reference row.
 #include "device/cpu/cpu.h"
+#include "device/cpu/dots.h"
 #include "device/cpu/fast.h"
 
 #include <errno.h>
@@ -338,11 +339,13 @@ static void name_kernel_set(struct cpu_device *cpu)
         return;
     }
     char more[96];
+    const struct cpu_dot_kernel *dots = sw_cpu_dot_kernel(cpu);
+    const char *bf16 = dots ? dots->name : cpu->native_bf16 ? "native" : "converted";
     sw_cpu_fast_describe(cpu, more, sizeof more);
     snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s bf16:%s%s%s",
              sw_cpu_isa_name(cpu->isa), FAST_ROWS,
-             cpu->has_amx_bf16 && cpu->isa < CPU_AMX_BF16 ? " amx_bf16" : "",
-             cpu->native_bf16 ? "native" : "converted", more[0] ? " " : "", more);
+             cpu->has_amx_bf16 && cpu->isa < CPU_AMX_BF16 ? " amx_bf16" : "", bf16,
+             more[0] ? " " : "", more);
 }
 
 void sw_cpu_use(struct cpu_device *cpu, enum cpu_isa found, bool amx_bf16,
@@ -375,7 +378,15 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     cpu->super.kernel_set = cpu->kernel_set;
     cpu->super.what = "cpu";
     cpu->reference = options->reference;
+    cpu->by_library = options->by_library;
+    cpu->fast_vdpbf16 = sw_cpu_isa_fast_vdpbf16();
     sw_cpu_use(cpu, found, amx_bf16, max_isa ? &limit : NULL);
+    if (options->by_library && !sw_cpu_dnnl_takes(cpu, SW_F32)) {
+        sw_free(cpu);
+        return SW_FAIL(SW_E_UNSUP,
+                       "device cpu: kernels \"onednn\" need a build with oneDNN, a processor with "
+                       "AVX-512 and no limit of the instruction set; wanted: kernels \"fast\"");
+    }
     cpu->known_grids = sw_alloc_zero("device", CPU_KNOWN_GRIDS, sizeof *cpu->known_grids);
     const sw_status st = cpu->known_grids
                              ? sw_pool_open(options->n_threads, &cpu->pool)

@@ -16,6 +16,9 @@ bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out);
  * for. Asks the system once for the process for the tiles of AMX. amx_bf16: the processor has them,
  * whatever the build. */
 enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16);
+/* Does VDPBF16PS run at the rate of fp32 multiply-adds, for twice as many terms? True for AMD. On
+ * Intel's processors with AMX it runs at half that rate. */
+bool sw_cpu_isa_fast_vdpbf16(void);
 
 struct cpu_grid;
 
@@ -25,8 +28,10 @@ struct cpu_device {
     bool reference;
     enum cpu_isa isa;  /* newest to use */
     bool is_limited;   /* the processor has a newer set */
-    bool has_amx_bf16; /* oneDNN's bf16 products may use AMX; we have no kernel for it */
-    bool native_bf16;  /* bf16 products run without conversion to f32 tiles */
+    bool has_amx_bf16; /* oneDNN's bf16 products may use AMX */
+    bool native_bf16;  /* oneDNN's bf16 products do not convert */
+    bool by_library;   /* products by oneDNN, not by own dot-product kernels */
+    bool fast_vdpbf16; /* VDPBF16PS does more than two fused multiply-adds of fp32 */
     char kernel_set[192];
     /* [CPU_KNOWN_GRIDS] answers of sw_cpu_grid_cut so far, by hash; NULL = none is remembered */
     struct cpu_grid *known_grids;

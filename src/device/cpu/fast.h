@@ -418,7 +418,7 @@ bool sw_cpu_are_alike(const struct sw_op_desc *desc, int n_out);
 
 /* ---- the rows, by file ---- */
 
-extern const struct cpu_kernel sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
+extern const struct cpu_kernel sw_cpu_matmul_dots, sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
 extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;

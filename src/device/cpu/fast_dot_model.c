@@ -122,6 +122,28 @@ static void avx512bf16_block(const struct cpu_dot *dot)
     }
 }
 
-const struct cpu_dot_kernel sw_cpu_dot_amx_model = {.name = "amx_bf16 model", .block = amx_block};
-const struct cpu_dot_kernel sw_cpu_dot_avx512bf16_model = {.name = "avx512_bf16 model",
-                                                           .block = avx512bf16_block};
+static uint16_t element(const struct cpu_dot_pack *p, int64_t i, int64_t term)
+{
+    const uint16_t *from = p->from;
+    return i >= p->n || term >= p->terms ? 0
+           : p->terms_apart              ? from[term * p->ld + i]
+                                         : from[i * p->ld + term];
+}
+
+static void pack(const struct cpu_dot_pack *p)
+{
+    for (int64_t i = 0; i < DOT_EDGE; i++) {
+        uint16_t *panel = p->to[i / TILE_EDGE];
+        const int64_t r = i % TILE_EDGE;
+        for (int64_t term = 0; term < sw_ceil_div(p->terms, TILE_TERMS) * TILE_TERMS; term++) {
+            const int64_t t = term % TILE_TERMS;
+            const int64_t at = p->is_left ? r * TILE_TERMS + t : t / 2 * TILE_TERMS + 2 * r + t % 2;
+            panel[term / TILE_TERMS * TILE_ELEMS + at] = element(p, i, term);
+        }
+    }
+}
+
+const struct cpu_dot_kernel sw_cpu_dot_amx_model = {
+    .name = "amx_bf16 model", .block = amx_block, .pack = pack};
+const struct cpu_dot_kernel sw_cpu_dot_avx512bf16_model = {
+    .name = "avx512_bf16 model", .block = avx512bf16_block, .pack = pack};

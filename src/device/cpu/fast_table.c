@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fast rows, best first; an op with an empty list uses its reference row.
+#include "device/cpu/dots.h"
 #include "device/cpu/fast.h"
 
 const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
-    [SW_OP_MATMUL] = {&sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
+    [SW_OP_MATMUL] = {&sw_cpu_matmul_dots, &sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
     [SW_OP_SUM_ROWS] = {&sw_cpu_sum_rows},
     [SW_OP_ADD] = {&sw_cpu_elementwise},
     [SW_OP_SCALE] = {&sw_cpu_elementwise},
@@ -63,6 +64,21 @@ const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
 #endif
     (void)isa;
     return &sw_cpu_vector_portable;
+}
+
+const struct cpu_dot_kernel *sw_cpu_dot_kernel(const struct cpu_device *dev)
+{
+#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AMX)
+    if (!dev->by_library && dev->isa == CPU_AMX_BF16) {
+        return &sw_cpu_dot_amx;
+    }
+    if (!dev->by_library && dev->isa == CPU_AVX512_BF16 && dev->fast_vdpbf16 &&
+        !sw_cpu_dnnl_takes(dev, SW_BF16)) {
+        return &sw_cpu_dot_avx512bf16;
+    }
+#endif
+    (void)dev;
+    return NULL;
 }
 
 bool sw_cpu_are_alike(const struct sw_op_desc *desc, int n_out)

@@ -83,7 +83,19 @@ enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
     return *amx_bf16 && HAS_AMX_KERNELS ? CPU_AMX_BF16 : CPU_AVX512_BF16;
 }
 
+bool sw_cpu_isa_fast_vdpbf16(void)
+{
+    unsigned a, name[3];
+    return __get_cpuid(0, &a, &name[0], &name[2], &name[1]) &&
+           memcmp(name, "AuthenticAMD", sizeof name) == 0;
+}
+
 #else
+
+bool sw_cpu_isa_fast_vdpbf16(void)
+{
+    return false;
+}
 
 enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
 {

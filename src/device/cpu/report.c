@@ -163,7 +163,8 @@ sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
     const enum cpu_isa found = sw_cpu_isa_detect(&amx);
     sw_device_processor_name(report.cpu, sizeof report.cpu);
     snprintf(report.isa, sizeof report.isa, "%s found%s, %s used", sw_cpu_isa_name(found),
-             amx ? " with amx" : "", cpu->reference ? "plain C" : sw_cpu_isa_name(cpu->isa));
+             amx && found < CPU_AMX_BF16 ? " with amx" : "",
+             cpu->reference ? "plain C" : sw_cpu_isa_name(cpu->isa));
     const struct cpu_vector *vector = sw_cpu_vector_for(cpu->isa);
     const double fma = register_gflops(vector->peak);
     for (size_t i = 0; i < SW_LEN(dtypes); i++) {
@@ -179,7 +180,7 @@ sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
         report.peak[1].unit = sw_cpu_isa_name(CPU_AVX512_BF16);
     }
 #endif
-    report.has_amx = cpu->has_amx_bf16;
+    report.leaves_amx = amx && found < CPU_AMX_BF16;
     SW_TRY(measure_copy(cpu, &report.copy_gb_s));
     *out = report;
     return SW_OK;

@@ -23,10 +23,11 @@ enum { N_THREADS = 2, N_SHIFTS = 1 };
 static const int thread_counts[] = {1, 2, 3, 7};
 enum { N_THREADS = 4, N_SHIFTS = 2 };
 #endif
-/* A limit above this processor's set changes nothing and repeats the one below. */
-static const char *const limits[] = {"portable", "avx2", "avx512", "avx512_bf16", NULL};
+/* A limit above this processor's set changes nothing and repeats the one below. "onednn" is all of
+ * the processor with the library's products. */
+static const char *const limits[] = {"portable", "avx2", "avx512", "avx512_bf16", "onednn", NULL};
 
-enum { N_LIMITS = 5 };
+enum { N_LIMITS = 6 };
 
 /* The first of the limits that is tested. */
 static int first_limit;
@@ -40,9 +41,18 @@ struct devices {
 
 static struct sw_device *open_cpu(int n_threads, bool reference, const char *max_isa)
 {
-    const struct sw_cpu_options options = {n_threads, reference, max_isa};
+    const bool by_library = max_isa && strcmp(max_isa, "onednn") == 0;
+    struct sw_cpu_options options = {.n_threads = n_threads,
+                                     .reference = reference,
+                                     .max_isa = by_library ? NULL : max_isa,
+                                     .by_library = by_library};
     struct sw_device *dev = NULL;
-    if (sw_device_open_cpu(&options, &dev) < 0) {
+    sw_status st = sw_device_open_cpu(&options, &dev);
+    if (by_library && st == SW_E_UNSUP) { /* all products are own ones */
+        options.by_library = false;
+        st = sw_device_open_cpu(&options, &dev);
+    }
+    if (st < 0) {
         fail_msg("%s", sw_error_message());
     }
     return dev;

@@ -13,14 +13,18 @@
 #include "device/cpu/fast.h"
 #include "support/test.h"
 
-/* Only oneDNN uses AMX. Naming AMX without oneDNN would refuse a resume on a processor with the
- * same bits. */
+/* A build without AMX kernels has oneDNN's at most. Naming AMX if nothing uses it would refuse a
+ * resume on a processor with the same bits. */
 static void amx_is_named_where_something_uses_it(void **state)
 {
     (void)state;
-    struct cpu_device all = {0}, none = {0};
+    struct cpu_device own = {0}, all = {0}, none = {0}, library = {.by_library = true};
+    sw_cpu_use(&own, CPU_AMX_BF16, true, NULL);
     sw_cpu_use(&all, CPU_AVX512_BF16, true, NULL);
     sw_cpu_use(&none, CPU_AVX512_BF16, false, NULL);
+    sw_cpu_use(&library, CPU_AMX_BF16, true, NULL);
+    assert_non_null(strstr(own.kernel_set, "bf16:amx"));
+    assert_null(strstr(library.kernel_set, "bf16:amx"));
     assert_int_equal(all.has_amx_bf16, SW_HAVE_DNNL);
     assert_int_equal(strstr(all.kernel_set, "amx_bf16") != NULL, SW_HAVE_DNNL);
     assert_int_equal(strstr(all.kernel_set, "onednn") != NULL, SW_HAVE_DNNL);

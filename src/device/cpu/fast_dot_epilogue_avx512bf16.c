@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bias, activation and rounding of a row of sums that microkernels made: bf16 and f32 results, two
+// vectors at a time. Rounding is by the processor's instruction: a denormal becomes zero.
+#include "device/cpu/dots.h"
+
+#if defined(__AVX512BF16__)
+#include "device/cpu/fast_act.inc"
+
+/* Stores lanes `in` of 32 columns. */
+INLINE void store_pair(enum sw_dtype dtype, void *to, int64_t j, __mmask32 in, vf low, vf high)
+{
+    if (dtype == SW_F32) {
+        float *at = (float *)to + j;
+        _mm512_mask_storeu_ps(at, (__mmask16)in, (__m512)low);
+        _mm512_mask_storeu_ps(at + TILE_EDGE, (__mmask16)(in >> TILE_EDGE), (__m512)high);
+        return;
+    }
+    const __m512bh both = _mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+    _mm512_mask_storeu_epi16((uint16_t *)to + j, in, (__m512i)both);
+}
+
+INLINE vf widen_half(__m256i x)
+{
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
+}
+
+/* Adds the bias of 32 columns. */
+INLINE void add_bias(const struct cpu_epilogue *e, int64_t j, __mmask32 in, vf x[2])
+{
+    if (e->bias_dtype == SW_F32) {
+        const float *at = (const float *)e->bias + j;
+        x[0] += (vf)_mm512_maskz_loadu_ps((__mmask16)in, at);
+        x[1] += (vf)_mm512_maskz_loadu_ps((__mmask16)(in >> TILE_EDGE), at + TILE_EDGE);
+        return;
+    }
+    const __m512i bias = _mm512_maskz_loadu_epi16(in, (const uint16_t *)e->bias + j);
+    x[0] += widen_half(_mm512_castsi512_si256(bias));
+    x[1] += widen_half(_mm512_extracti64x4_epi64(bias, 1));
+}
+
+INLINE void row_of(const struct cpu_epilogue *e, enum sw_dtype dtype, enum sw_act act,
+                   const float *c, int64_t n)
+{
+    for (int64_t j = 0; j < n; j += DOT_EDGE, c += DOT_ELEMS) {
+        const __mmask32 in = tile_terms(n - j);
+        vf x[2] = {(vf)_mm512_load_ps(c), (vf)_mm512_load_ps(c + TILE_EDGE)};
+        if (e->bias) {
+            add_bias(e, j, in, x);
+        }
+        if (e->pre) {
+            store_pair(dtype, e->pre, j, in, x[0], x[1]);
+        }
+        store_pair(dtype, e->out, j, in, activate(act, x[0]), activate(act, x[1]));
+    }
+}
+
+INLINE void row_with(const struct cpu_epilogue *e, enum sw_dtype dtype, const float *c, int64_t n)
+{
+    switch (e->act) {
+    case SW_ACT_NONE:
+        row_of(e, dtype, SW_ACT_NONE, c, n);
+        return;
+    case SW_ACT_GELU_TANH:
+        row_of(e, dtype, SW_ACT_GELU_TANH, c, n);
+        return;
+    default:
+        row_of(e, dtype, e->act, c, n);
+    }
+}
+
+bool sw_cpu_dot_epilogue_takes(const struct cpu_epilogue *e)
+{
+    return (e->dtype == SW_BF16 || e->dtype == SW_F32) && e->bias_dtype != SW_F16;
+}
+
+void sw_cpu_dot_epilogue(const struct cpu_epilogue *e, const float *c, int64_t n)
+{
+    if (e->dtype == SW_F32) {
+        row_with(e, SW_F32, c, n);
+    } else {
+        row_with(e, SW_BF16, c, n);
+    }
+}
+
+#endif
