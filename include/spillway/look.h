@@ -166,6 +166,30 @@ struct sw_plan_scale {
  */
 SW_API sw_status sw_plan_scale_text(const struct sw_engine_options *options,
                                     const struct sw_plan_scale *scale, char **out);
+/* A search for the fastest plan on a cluster. */
+struct sw_plan_search {
+    const char *cluster;  /* see struct sw_plan_cluster */
+    int64_t nodes, ranks; /* as sw_plan_cluster_size fills them in */
+    double tokens, price; /* see struct sw_plan_scale */
+    bool json;
+};
+/*
+ * sw_plan_search_text - the five fastest plans that were found, and why other choices lost.
+ *
+ * Varies the mesh, the ZeRO stage, the tiers of states, parameters and kept activations,
+ * recomputation, the micro-batch, the schedule and tiles. What the configuration gives is kept, but
+ * for the micro-batch; all plans have the configuration's batch. The same options give the same
+ * text on every machine.
+ *
+ * options      as for sw_plan_cluster_text
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_NOMEM   no plan fits: names the nearest one
+ *
+ * Other errors are those of sw_plan_cluster_text.
+ */
+SW_API sw_status sw_plan_search_text(const struct sw_engine_options *options,
+                                     const struct sw_plan_search *search, char **out);
 /* Runs that others published, with predictions for them: docs/clusters.md. */
 struct sw_plan_published {
     const char *id;         /* a run, a group of runs, or "all" */

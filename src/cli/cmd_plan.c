@@ -10,7 +10,7 @@
 #include "spillway/look.h"
 #include "spillway/report.h"
 
-enum { OWN_FLAGS = 21, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
+enum { OWN_FLAGS = 26, MOST_RANKS = 1 << 20, NOT_GIVEN = -1 };
 
 struct run {
     struct train_flags train;
@@ -23,6 +23,7 @@ struct run {
     const char *picture;       /* a file; NULL = not asked for */
     struct sw_plan_scale scale;
     bool has_rows; /* a row for each number of nodes is asked for, instead of a plan */
+    bool search;   /* the fastest plans are asked for, instead of one */
     struct sw_plan_published published;
     /* owned: the edit for --stage; device: the one of --on; batch_text: the value of --batch */
     char *owned, *device, batch_text[32];
@@ -142,16 +143,19 @@ static int take_nodes(const struct command *command, struct run *run)
 {
     const bool asks_for_days = run->scale.tokens != 0;
     char *end = NULL;
-    if (!run->on.name && (run->nodes || asks_for_days)) {
+    if (!run->on.name && (run->nodes || asks_for_days || run->search)) {
         return cli_fail(command, CLI_REFUSED, "%s needs --on, the cluster that has the nodes",
-                        run->nodes ? "--nodes" : "--tokens");
+                        run->nodes    ? "--nodes"
+                        : run->search ? "--search"
+                                      : "--tokens");
     }
     if (run->scale.price != 0 && !asks_for_days) {
         return cli_fail(command, CLI_REFUSED, "--price needs --tokens");
     }
     const long long first = run->nodes ? strtoll(run->nodes, &end, 10) : 1;
-    run->has_rows = asks_for_days || (end && *end == ':');
-    const long long last = end && *end == ':' ? strtoll(end + 1, &end, 10) : first;
+    const bool is_range = end && *end == ':';
+    run->has_rows = is_range || (asks_for_days && !run->search);
+    const long long last = is_range ? strtoll(end + 1, &end, 10) : first;
     if (first < 1 || last < first || (end && *end)) {
         return cli_fail(command, CLI_REFUSED,
                         "--nodes: wanted N or A:B with 1 <= A <= B, got \"%s\"", run->nodes);
@@ -160,6 +164,10 @@ static int take_nodes(const struct command *command, struct run *run)
         return cli_fail(command, CLI_REFUSED,
                         "--nodes A:B and --tokens take all devices of the nodes; leave out --ranks "
                         "and --schedule");
+    }
+    if (run->search && (is_range || run->schedule)) {
+        return cli_fail(command, CLI_REFUSED,
+                        "--search takes one number of nodes; leave out --schedule");
     }
     run->on.nodes = run->nodes ? last : 0;
     run->scale.first = first;
@@ -391,6 +399,21 @@ static sw_status draw_cluster(const struct run *run, const struct sw_engine_opti
     return st;
 }
 
+static sw_status print_search(const struct run *run, const struct sw_engine_options *o)
+{
+    const struct sw_plan_search wanted = {.cluster = run->on.name,
+                                          .nodes = run->on.nodes,
+                                          .ranks = run->on.ranks,
+                                          .tokens = run->scale.tokens,
+                                          .price = run->scale.price,
+                                          .json = run->json};
+    char *out = NULL;
+    const sw_status st = sw_plan_search_text(o, &wanted, &out);
+    printf("%s", out ? out : "");
+    sw_text_free(out);
+    return st;
+}
+
 /* Chooses the mesh first if it is "auto", so that all plans have the same. Rows have their own. */
 static int show(const struct command *command, const struct run *run)
 {
@@ -403,13 +426,14 @@ static int show(const struct command *command, const struct run *run)
     if (st >= 0) {
         engine_options(run, setup, &options);
     }
-    if (st >= 0 && !run->has_rows) {
+    if (st >= 0 && !run->has_rows && !run->search) {
         st = sw_plan_mesh_choice(&options, (int)ranks_of(run), run->json, &edit, &choice);
     }
     if (st >= 0 && edit && !add_edit(&options, edit, &sets)) {
         status = cli_fail(command, CLI_FAILED, "out of memory");
     } else {
         st = st < 0          ? st
+             : run->search   ? print_search(run, &options)
              : run->has_rows ? print_rows(run, &options)
                              : print_plan(run, &options, choice);
         st = st < 0 || !run->picture ? st : draw_cluster(run, &options);
@@ -443,6 +467,10 @@ static int make_table(struct run *run, struct flag *out)
          "tokens to train on: print the days that --nodes take", 0},
         {"--price", FLAG_REAL, &run->scale.price, "P",
          "price of a device for an hour: print what --tokens cost", 0},
+        {"--search", FLAG_BOOL, &run->search, NULL,
+         "find the fastest plans on --on, and say why others lose: varies the mesh, the stage, "
+         "offloading, recomputation, the micro-batch, the schedule and tiles",
+         0},
         {"--published", FLAG_TEXT, &run->published.id, "ID",
          "compare predictions with runs that others published: a run, a group, or all; exit status "
          "1 if a judged one is missed",
@@ -501,6 +529,7 @@ int sw_cmd_plan(int argc, char **argv)
         "--model llama-3.1-8b --ranks 8 --summary\n"
         "--model gpt2 --on dgx2-v100 --nodes 2\n"
         "--model gpt2-xl --on h100-node --nodes 1:4 --tokens 30e9 --price 2.5\n"
+        "--model gpt2-xl --on h100-node --nodes 2 --search\n"
         "--model org/name --device-memory 8G --summary --predict\n"
         "--diff a.json b.json\n"
         "--published v100-512-zero-infinity-20T --picture page.html\n"};

@@ -126,3 +126,60 @@ void sw_mesh_try_print(const struct sw_mesh_try *t, struct sw_str *out);
 /* Writes the sizes above 1, such as "pipe 2 x data 4". Returns buf. */
 enum { SW_MESH_WORDS = 96 };
 const char *sw_mesh_words(const struct sw_mesh *mesh, char buf[SW_MESH_WORDS]);
+
+/* ---- choices.c: families of choices, such as the mesh, the stage or the micro-batch ---- */
+
+enum { SW_CHOICE_FAMILIES = 12 }; /* at most */
+
+/* The number of the value that each family has. */
+struct sw_choice {
+    int at[SW_CHOICE_FAMILIES];
+};
+
+/* Values and the plan that has them. */
+struct sw_choice_try {
+    struct sw_choice choice;
+    enum sw_mesh_result result;
+    double seconds, flops; /* FITS: of a step, and of a device in it */
+    enum sw_queue bound;
+    size_t missing; /* MISSES: bytes that a rank of a stage lacks */
+    enum sw_tier tier;
+    char refused[200]; /* REFUSED: why */
+    int64_t n_instrs;  /* measure of the work of planning and walking */
+};
+
+struct sw_choice_space {
+    int n_families;
+    int n_values[SW_CHOICE_FAMILIES];
+    /* [n_starts] tried with each value of the first family, up to the first one that fits; the
+     * first family's value is not read */
+    const struct sw_choice *starts;
+    int n_starts;
+    int64_t most_instrs; /* no try begins after so much work, and no start after half of it */
+    void *ctx;
+    /* Changes values that contradict that of `family`. False: there is no such plan. */
+    bool (*adapt)(void *ctx, int family, struct sw_choice *choice);
+    /* Plans t->choice and fills in the rest. Below 0: the search ends. */
+    sw_status (*judge)(void *ctx, struct sw_choice_try *t);
+};
+
+struct sw_choices {
+    struct sw_choice_try *tries; /* [n] those that fit first, the fastest of them first */
+    int n, n_fit;
+    bool is_cut, has_all_starts; /* the work of planning ended the search; it did not end starts */
+};
+
+/*
+ * sw_search_choices - tries combinations of values, which all do the same work in a step.
+ *
+ * Each value of the first family is tried with the starts. From the best of these, one family after
+ * the other takes its best value while the others stay, until none changes. The plans that differ
+ * from the best one in one other family are therefore among the tries. Ties go to lower numbers of
+ * values, so the same answers of `judge` give the same tries. out: release `tries` with sw_free
+ */
+sw_status sw_search_choices(const struct sw_choice_space *space, struct sw_choices *out);
+/* The try that is best among those that differ from the first one as little as a value of a family
+ * requires; of the first family, the best of all that have the value. NULL = there is none. */
+const struct sw_choice_try *sw_choices_with(const struct sw_choice_space *space,
+                                            const struct sw_choices *choices, int family,
+                                            int value);

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// A search on a cluster: the first plan has the time that is printed for it, what the configuration
+// gives is kept, and all plans have its batch.
+#include <math.h>
+#include <string.h>
+
+#include "json/json.h"
+#include "spillway/look.h"
+#include "support/test.h"
+
+enum { MOST_SETS = 24, SAMPLES = 32 };
+
+static struct sw_engine_options options_of(const char *const *sets, int n_sets)
+{
+    return (struct sw_engine_options){
+        .config.text = "{\"train_batch_size\": 32, \"optimizer\": {\"type\": \"AdamW\", "
+                       "\"params\": {\"lr\": 0.001}}}",
+        .config.sets = sets,
+        .config.n_sets = n_sets,
+        .model.path = "gpt2-tiny",
+        .inputs.seq_len = 64,
+        .train.wanted = true,
+        .plan.only = true};
+}
+
+static char *search(const char *const *sets, int n_sets, sw_status *st)
+{
+    const struct sw_engine_options o = options_of(sets, n_sets);
+    const struct sw_plan_search wanted = {
+        .cluster = "h100-node", .nodes = 1, .ranks = 8, .tokens = 1e9, .price = 2, .json = true};
+    char *text = NULL;
+    *st = sw_plan_search_text(&o, &wanted, &text);
+    return text;
+}
+
+static struct sw_json_doc *parse(char *text)
+{
+    struct sw_json_doc *doc = NULL;
+    if (!text) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_json_parse("search", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    return doc;
+}
+
+static double number(const struct sw_json *object, const char *path)
+{
+    const struct sw_json *value = sw_json_path(object, path);
+    if (!value) {
+        fail_msg("no %s", path);
+    }
+    return value->number;
+}
+
+static const struct sw_json *list(struct sw_json_doc *doc, const char *path)
+{
+    const struct sw_json *value = sw_json_path(sw_json_root(doc), path);
+    if (!value || !value->first) {
+        fail_msg("no %s", path);
+    }
+    return value->first;
+}
+
+static void the_best_plan_has_the_time_that_is_printed(void **state)
+{
+    (void)state;
+    sw_status st;
+    const char *kept[] = {"spillway.mesh.tensor=1", "zero_optimization.stage=1"};
+    char *text = search(kept, 2, &st), *again = search(kept, 2, &st);
+    struct sw_json_doc *doc = parse(text);
+    assert_string_equal(text, again); /* the same bytes each time */
+    const struct sw_json *best = list(doc, "best");
+    assert_true(number(sw_json_root(doc), "samples") == SAMPLES);
+    double last = 0;
+    for (const struct sw_json *one = best; one; one = one->next) {
+        const char *sets[MOST_SETS];
+        int n = 2;
+        memcpy(sets, kept, sizeof kept);
+        for (const struct sw_json *set = sw_json_get(one, "sets")->first; set; set = set->next) {
+            sets[n++] = set->string;
+        }
+        const struct sw_engine_options o = options_of(sets, n);
+        struct sw_plan_cluster on = {.name = "h100-node", .nodes = 1, .ranks = 8, .json = true};
+        char *plan = NULL;
+        assert_int_equal(sw_plan_cluster_text(&o, &on, &plan), SW_OK);
+        struct sw_json_doc *of_plan = parse(plan);
+        const double seconds = number(one, "step_seconds");
+        assert_true(seconds >= last && seconds > 0);
+        assert_true(number(sw_json_root(of_plan), "step_seconds") == seconds);
+        const double days = 1e9 / (SAMPLES * 64) * seconds / 86400;
+        assert_true(fabs(number(one, "days") / days - 1) < 1e-9);
+        assert_true(fabs(number(one, "money") / (days * 24 * 8 * 2) - 1) < 1e-9);
+        assert_string_equal(sw_json_path(one, "choices.stage")->string, "1");
+        last = seconds;
+        sw_json_close(of_plan);
+        sw_text_free(plan);
+    }
+    sw_json_close(doc);
+    sw_text_free(text);
+    sw_text_free(again);
+}
+
+static void others_lose_by_time_or_bytes(void **state)
+{
+    (void)state;
+    sw_status st;
+    const char *sets[] = {"spillway.mesh.tensor=1", "spillway.device_memory=40M"};
+    char *text = search(sets, 2, &st);
+    struct sw_json_doc *doc = parse(text);
+    bool any_bytes = false, any_time = false;
+    for (const struct sw_json *f = list(doc, "lost"); f; f = f->next) {
+        for (const struct sw_json *one = f->first; one; one = one->next) {
+            const struct sw_json *bytes = sw_json_get(one, "missing_bytes");
+            const struct sw_json *slower = sw_json_get(one, "slower");
+            any_bytes |= bytes && bytes->integer > 0 && sw_json_get(one, "tier");
+            any_time |= slower && sw_json_get(one, "bound");
+            assert_true(!slower || slower->number >= 0);
+            assert_true(bytes || slower || sw_json_get(one, "refused"));
+        }
+    }
+    assert_true(any_bytes && any_time);
+    sw_json_close(doc);
+    sw_text_free(text);
+}
+
+static void a_search_without_a_plan_names_the_nearest(void **state)
+{
+    (void)state;
+    sw_status st;
+    const char *sets[] = {"spillway.mesh.tensor=1", "spillway.device_memory=64K",
+                          "zero_optimization.stage=1"};
+    char *text = search(sets, 3, &st);
+    assert_null(text);
+    assert_int_equal(st, SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "the nearest one lacks"));
+    const char *uneven[] = {"spillway.mesh.tensor=3"};
+    text = search(uneven, 1, &st);
+    assert_null(text);
+    assert_int_equal(st, SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "does not divide 8 ranks"));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_best_plan_has_the_time_that_is_printed),
+    cmocka_unit_test(others_lose_by_time_or_bytes),
+    cmocka_unit_test(a_search_without_a_plan_names_the_nearest),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
