@@ -190,6 +190,23 @@ struct sw_plan_search {
  */
 SW_API sw_status sw_plan_search_text(const struct sw_engine_options *options,
                                      const struct sw_plan_search *search, char **out);
+/*
+ * sw_plan_largest_text - the most layers of a model with which its plan fits a cluster.
+ *
+ * The width and all else stay. Layers are doubled until a budget refuses them, then bisected; the
+ * work of planning ends that, and then more may fit.
+ *
+ * options      as for sw_plan_cluster_text; the model is a path or a preset
+ * cluster      a size that sw_plan_cluster_size has filled in
+ * out          the caller's: sw_text_free
+ *
+ * SW_E_NOMEM   no number of layers fits: has the missing bytes
+ * SW_E_UNSUP   the model's family has no number of layers
+ *
+ * Other errors are those of sw_plan_cluster_text.
+ */
+SW_API sw_status sw_plan_largest_text(const struct sw_engine_options *options,
+                                      const struct sw_plan_cluster *cluster, char **out);
 /* Runs that others published, with predictions for them: docs/clusters.md. */
 struct sw_plan_published {
     const char *id;         /* a run, a group of runs, or "all" */

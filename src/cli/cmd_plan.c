@@ -24,6 +24,7 @@ struct run {
     struct sw_plan_scale scale;
     bool has_rows; /* a row for each number of nodes is asked for, instead of a plan */
     bool search;   /* the fastest plans are asked for, instead of one */
+    bool largest;  /* the most layers are asked for */
     struct sw_plan_published published;
     /* owned: the edit for --stage; device: the one of --on; batch_text: the value of --batch */
     char *owned, *device, batch_text[32];
@@ -143,18 +144,19 @@ static int take_nodes(const struct command *command, struct run *run)
 {
     const bool asks_for_days = run->scale.tokens != 0;
     char *end = NULL;
-    if (!run->on.name && (run->nodes || asks_for_days || run->search)) {
+    if (!run->on.name && (run->nodes || asks_for_days || run->search || run->largest)) {
         return cli_fail(command, CLI_REFUSED, "%s needs --on, the cluster that has the nodes",
-                        run->nodes    ? "--nodes"
-                        : run->search ? "--search"
-                                      : "--tokens");
+                        run->nodes     ? "--nodes"
+                        : run->search  ? "--search"
+                        : run->largest ? "--largest"
+                                       : "--tokens");
     }
     if (run->scale.price != 0 && !asks_for_days) {
         return cli_fail(command, CLI_REFUSED, "--price needs --tokens");
     }
     const long long first = run->nodes ? strtoll(run->nodes, &end, 10) : 1;
     const bool is_range = end && *end == ':';
-    run->has_rows = is_range || (asks_for_days && !run->search);
+    run->has_rows = is_range || (asks_for_days && !run->search && !run->largest);
     const long long last = is_range ? strtoll(end + 1, &end, 10) : first;
     if (first < 1 || last < first || (end && *end)) {
         return cli_fail(command, CLI_REFUSED,
@@ -165,9 +167,11 @@ static int take_nodes(const struct command *command, struct run *run)
                         "--nodes A:B and --tokens take all devices of the nodes; leave out --ranks "
                         "and --schedule");
     }
-    if (run->search && (is_range || run->schedule)) {
-        return cli_fail(command, CLI_REFUSED,
-                        "--search takes one number of nodes; leave out --schedule");
+    if ((run->search || run->largest) &&
+        (is_range || run->schedule || (run->largest && (run->search || asks_for_days)))) {
+        return cli_fail(
+            command, CLI_REFUSED, "%s takes one number of nodes; leave out --schedule%s",
+            run->largest ? "--largest" : "--search", run->largest ? ", --tokens and --search" : "");
     }
     run->on.nodes = run->nodes ? last : 0;
     run->scale.first = first;
@@ -399,6 +403,7 @@ static sw_status draw_cluster(const struct run *run, const struct sw_engine_opti
     return st;
 }
 
+/* The fastest plans, or the most layers. */
 static sw_status print_search(const struct run *run, const struct sw_engine_options *o)
 {
     const struct sw_plan_search wanted = {.cluster = run->on.name,
@@ -408,7 +413,8 @@ static sw_status print_search(const struct run *run, const struct sw_engine_opti
                                           .price = run->scale.price,
                                           .json = run->json};
     char *out = NULL;
-    const sw_status st = sw_plan_search_text(o, &wanted, &out);
+    const sw_status st = run->search ? sw_plan_search_text(o, &wanted, &out)
+                                     : sw_plan_largest_text(o, &run->on, &out);
     printf("%s", out ? out : "");
     sw_text_free(out);
     return st;
@@ -426,14 +432,15 @@ static int show(const struct command *command, const struct run *run)
     if (st >= 0) {
         engine_options(run, setup, &options);
     }
-    if (st >= 0 && !run->has_rows && !run->search) {
+    const bool searches = run->search || run->largest;
+    if (st >= 0 && !run->has_rows && !searches) {
         st = sw_plan_mesh_choice(&options, (int)ranks_of(run), run->json, &edit, &choice);
     }
     if (st >= 0 && edit && !add_edit(&options, edit, &sets)) {
         status = cli_fail(command, CLI_FAILED, "out of memory");
     } else {
         st = st < 0          ? st
-             : run->search   ? print_search(run, &options)
+             : searches      ? print_search(run, &options)
              : run->has_rows ? print_rows(run, &options)
                              : print_plan(run, &options, choice);
         st = st < 0 || !run->picture ? st : draw_cluster(run, &options);
@@ -471,6 +478,8 @@ static int make_table(struct run *run, struct flag *out)
          "find the fastest plans on --on, and say why others lose: varies the mesh, the stage, "
          "offloading, recomputation, the micro-batch, the schedule and tiles",
          0},
+        {"--largest", FLAG_BOOL, &run->largest, NULL,
+         "find the most layers of the model's width that fit on --on", 0},
         {"--published", FLAG_TEXT, &run->published.id, "ID",
          "compare predictions with runs that others published: a run, a group, or all; exit status "
          "1 if a judged one is missed",

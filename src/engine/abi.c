@@ -71,6 +71,7 @@ static const struct {
     SIZE(sw_plan_cluster),
     SIZE(sw_plan_published),
     SIZE(sw_plan_scale),
+    SIZE(sw_plan_search),
     SIZE(sw_predict_options),
     SIZE(sw_reduction),
     SIZE(sw_report_options),

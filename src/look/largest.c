@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// The most layers of a model, of the width that it has, with which its plan fits a cluster.
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "json/json.h"
+#include "look/private.h"
+#include "model/model.h"
+#include "spillway/look.h"
+
+/* By the planner's measure of its work: about half a minute of a processor. */
+static const int64_t MOST_INSTRS = INT64_C(48) << 18;
+
+struct state {
+    const struct sw_engine_options *options;
+    int ranks;
+    struct sw_json_doc *doc; /* config.json */
+    struct sw_model_key key; /* of the layers */
+    int64_t planned;
+    bool is_cut; /* more layers may fit, and planning them takes long */
+    struct fit { /* the most layers that fit; 0 = none */
+        int64_t layers, parameters;
+        size_t bytes[SW_TIER_COUNT], there[SW_TIER_COUNT]; /* of the rank that takes most */
+    } best;
+    struct lack { /* the fewest layers that do not fit; 0 = none */
+        int64_t layers;
+        size_t missing;
+        enum sw_tier tier;
+    } least;
+};
+
+/* ---- the model ---- */
+
+static sw_status read_model(const struct sw_engine_options *o, struct sw_json_doc **out)
+{
+    const char *path = o->model.path;
+    char file[PATH_MAX];
+    if (!path) {
+        return SW_FAIL(SW_E_ARG, "the most layers of a model: wanted a model, got none");
+    }
+    if (*path == '{') {
+        return sw_json_parse("the model", path, strlen(path), SW_JSON_STRICT, out);
+    }
+    if (sw_model_is_preset(path)) {
+        return sw_model_preset(path, o->model.vocab_size, o->inputs.seq_len, out);
+    }
+    snprintf(file, sizeof file, "%s%s", path, sw_is_folder(path) ? "/config.json" : "");
+    return sw_json_read(file, SW_JSON_STRICT, out);
+}
+
+/* The key of the layers, and how many there are. */
+static sw_status find_key(struct state *s, int64_t *layers)
+{
+    const struct sw_json *type = sw_json_get(sw_json_root(s->doc), "model_type");
+    const struct sw_model_ops *family =
+        type && type->type == SW_JSON_STRING ? sw_model_family(type->string) : NULL;
+    struct sw_model *model = NULL;
+    if (!family || !family->sizes[SW_SIZE_LAYERS].key) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "the most layers of a model: the family %.40s has no number of "
+                       "layers",
+                       type && type->type == SW_JSON_STRING ? type->string : "is unknown, which");
+    }
+    SW_TRY(sw_model_open(s->doc, NULL, &model));
+    *layers = model->layers;
+    sw_model_close(model);
+    s->key = family->sizes[SW_SIZE_LAYERS];
+    return SW_OK;
+}
+
+static sw_status write_model(const struct state *s, int64_t layers, struct sw_str *out)
+{
+    struct sw_json *root = sw_json_root(s->doc);
+    const struct sw_json *older = s->key.alias ? sw_json_get(root, s->key.alias) : NULL;
+    const char *key = older ? s->key.alias : s->key.key;
+    if (!sw_json_put_i64(s->doc, root, key, layers)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a model");
+    }
+    sw_json_write(root, 0, out);
+    return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a model") : SW_OK;
+}
+
+/* ---- a try ---- */
+
+static void take(struct state *s, const struct sw_lineup *lineup, int64_t layers)
+{
+    s->best = (struct fit){.layers = layers};
+    for (int k = 0; k < lineup->n; k++) {
+        const struct sw_engine_facts f = sw_engine_facts(lineup->stages[k].engine);
+        const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f.device->memory_bytes,
+                                             [SW_TIER_HOST] = f.device->host_bytes,
+                                             [SW_TIER_DISK] = f.device->disk_bytes};
+        s->best.parameters += sw_engine_parameters(lineup->stages[k].engine);
+        s->planned += sw_plan_count_ops(f.plan);
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            const size_t bytes = f.plan->tier_bytes[t];
+            s->best.bytes[t] = s->best.bytes[t] > bytes ? s->best.bytes[t] : bytes;
+            s->best.there[t] = there[t];
+        }
+    }
+}
+
+static sw_status try_layers(struct state *s, int64_t layers, bool *fits)
+{
+    struct sw_engine_options o = *s->options;
+    struct sw_plan_refusal refusal = {.missing = 0};
+    struct sw_lineup lineup;
+    struct sw_str model = {0};
+    sw_status st = write_model(s, layers, &model);
+    o.model.path = model.ptr;
+    st = st < 0 ? st : sw_lineup_try(&o, s->ranks, &refusal, &lineup);
+    sw_str_fini(&model);
+    *fits = st >= 0;
+    if (st >= 0) {
+        take(s, &lineup, layers);
+        sw_lineup_close(&lineup);
+        return SW_OK;
+    }
+    s->planned += refusal.n_instrs;
+    s->least = (struct lack){layers, refusal.missing, refusal.tier};
+    return st == SW_E_NOMEM && refusal.missing > 0 ? SW_OK : st;
+}
+
+static bool may_go_on(struct state *s)
+{
+    s->is_cut = s->is_cut || s->planned > MOST_INSTRS;
+    return !s->is_cut;
+}
+
+/* Doubles the layers until they do not fit, then bisects. */
+static sw_status find(struct state *s, int64_t from)
+{
+    bool fits = false;
+    for (int64_t n = from; n >= 1 && !fits; n /= 2) {
+        SW_TRY(try_layers(s, n, &fits));
+    }
+    while (s->best.layers > 0 && s->least.layers == 0 && may_go_on(s)) {
+        SW_TRY(try_layers(s, 2 * s->best.layers, &fits));
+    }
+    while (s->best.layers > 0 && s->least.layers - s->best.layers > 1 && may_go_on(s)) {
+        SW_TRY(try_layers(s, s->best.layers + (s->least.layers - s->best.layers) / 2, &fits));
+    }
+    return SW_OK;
+}
+
+/* ---- the report ---- */
+
+static void print_text(const struct state *s, const struct sw_cluster *c, struct sw_str *out)
+{
+    char bytes[32];
+    sw_str_printf(out, "on %s: %s%lld layers fit on %d ranks, %lld parameters (%.4g billion)\n",
+                  c->name, s->is_cut ? "at least " : "", (long long)s->best.layers, s->ranks,
+                  (long long)s->best.parameters, (double)s->best.parameters / 1e9);
+    sw_str_printf(out, "%-22s %16s %16s %8s\n", "bytes of a rank", "it takes", "there are",
+                  "share");
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        const size_t taken = s->best.bytes[t], there = s->best.there[t];
+        sw_str_printf(out, "  %-20s %16zu %16zu", sw_tier_name((enum sw_tier)t), taken, there);
+        if (there > 0) {
+            sw_str_printf(out, " %7.2f%%", 100 * (double)taken / (double)there);
+        }
+        sw_str_putc(out, '\n');
+    }
+    if (s->least.layers > 0) {
+        sw_str_printf(out, "%lld layers lack %zu bytes (%s) of %s memory\n",
+                      (long long)s->least.layers, s->least.missing,
+                      sw_format_bytes(bytes, sizeof bytes, (double)s->least.missing),
+                      sw_tier_name(s->least.tier));
+    }
+    if (s->is_cut) {
+        sw_str_puts(out, "others were not tried, as planning them takes long\n");
+    }
+}
+
+static void print_json(const struct state *s, const struct sw_cluster *c, struct sw_str *out)
+{
+    sw_str_puts(out, "{\"name\":");
+    sw_json_write_string(c->name, strlen(c->name), out);
+    sw_str_printf(out, ",\"ranks\":%d,\"layers\":%lld,\"parameters\":%lld,\"all_tried\":%s",
+                  s->ranks, (long long)s->best.layers, (long long)s->best.parameters,
+                  s->is_cut ? "false" : "true");
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        sw_str_printf(out, "%s\"%s\":{\"bytes\":%zu,\"there_are\":%zu}",
+                      t > 0 ? "," : ",\"tiers\":{", sw_tier_name((enum sw_tier)t), s->best.bytes[t],
+                      s->best.there[t]);
+    }
+    sw_str_putc(out, '}');
+    if (s->least.layers > 0) {
+        sw_str_printf(out, ",\"next\":{\"layers\":%lld,\"missing_bytes\":%zu,\"tier\":\"%s\"}",
+                      (long long)s->least.layers, s->least.missing, sw_tier_name(s->least.tier));
+    }
+    sw_str_puts(out, "}\n");
+}
+
+/* ---- entry point ---- */
+
+static sw_status refuse(const struct state *s)
+{
+    return SW_FAIL(SW_E_NOMEM,
+                   "not even %lld layer%s fit%s on %d ranks: %zu bytes of %s memory "
+                   "are missing",
+                   (long long)s->least.layers, s->least.layers == 1 ? "" : "s",
+                   s->least.layers == 1 ? "s" : "", s->ranks, s->least.missing,
+                   sw_tier_name(s->least.tier));
+}
+
+static sw_status report(const struct sw_engine_options *options, const struct sw_plan_cluster *on,
+                        const struct sw_cluster *c, struct sw_str *out)
+{
+    struct sw_engine_options o = *options;
+    struct state s = {.options = &o, .ranks = (int)on->ranks};
+    struct sw_str device = {0};
+    int64_t layers = 0;
+    sw_str_printf(&device, "sim:%s", on->name);
+    SW_TRY_ALLOC(device.ptr, "a plan");
+    o.run.device = device.ptr;
+    sw_status st = read_model(options, &s.doc);
+    if (st >= 0) {
+        st = find_key(&s, &layers);
+        st = st < 0 ? st : find(&s, layers);
+        st = st < 0 ? st : s.best.layers == 0 ? refuse(&s) : SW_OK;
+        sw_json_close(s.doc);
+    }
+    if (st >= 0) {
+        (on->json ? print_json : print_text)(&s, c, out);
+    }
+    sw_str_fini(&device);
+    return st;
+}
+
+sw_status sw_plan_largest_text(const struct sw_engine_options *options,
+                               const struct sw_plan_cluster *on, char **out)
+{
+    struct sw_cluster *c = NULL;
+    struct sw_str text = {0};
+    SW_TRY_OPTIONS(options);
+    SW_TRY_OPTIONS(on);
+    SW_TRY(sw_cluster_open(on->name ? on->name : "", &c));
+    sw_status st = sw_cluster_check_size(c, on->nodes, on->ranks);
+    st = st < 0 ? st : report(options, on, c, &text);
+    sw_cluster_close(c);
+    return sw_look_give(st, &text, out);
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The most layers that fit: so many fit, one more does not, and less memory never fits more.
+#include <stdio.h>
+#include <string.h>
+
+#include "json/json.h"
+#include "spillway/look.h"
+#include "support/test.h"
+
+static const char *const MEMORY[] = {"spillway.device_memory=40M", "spillway.device_memory=48M",
+                                     "spillway.device_memory=64M"};
+
+static struct sw_engine_options options_of(const char *const *set, const char *model)
+{
+    return (struct sw_engine_options){
+        .config.text = "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": "
+                       "\"AdamW\", \"params\": {\"lr\": 0.001}}}",
+        .config.sets = set,
+        .config.n_sets = 1,
+        .model.path = model,
+        .inputs.seq_len = 64,
+        .train.wanted = true,
+        .plan.only = true};
+}
+
+static sw_status largest(const char *const *set, const char *model, struct sw_json_doc **out)
+{
+    const struct sw_engine_options o = options_of(set, model);
+    const struct sw_plan_cluster on = {.name = "h100-node", .nodes = 1, .ranks = 2, .json = true};
+    char *text = NULL;
+    const sw_status st = sw_plan_largest_text(&o, &on, &text);
+    if (st >= 0) {
+        assert_int_equal(sw_json_parse("largest", text, strlen(text), SW_JSON_STRICT, out), SW_OK);
+    }
+    sw_text_free(text);
+    return st;
+}
+
+static int64_t integer(struct sw_json_doc *doc, const char *path)
+{
+    const struct sw_json *value = sw_json_path(sw_json_root(doc), path);
+    if (!value) {
+        fail_msg("no %s", path);
+    }
+    return value->integer;
+}
+
+/* Whether so many layers fit, by a plan of their own. */
+static bool fits(const char *const *set, int64_t layers)
+{
+    char model[256];
+    snprintf(model, sizeof model,
+             "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":%lld,"
+             "\"n_embd\":64,\"n_head\":4,\"n_positions\":64,\"vocab_size\":256}",
+             (long long)layers);
+    const struct sw_engine_options o = options_of(set, model);
+    const struct sw_plan_cluster on = {.name = "h100-node", .nodes = 1, .ranks = 2, .json = true};
+    char *text = NULL;
+    const sw_status st = sw_plan_cluster_text(&o, &on, &text);
+    sw_text_free(text);
+    return st >= 0;
+}
+
+static void so_many_layers_fit_and_one_more_does_not(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":3,"
+        "\"n_embd\":64,\"n_head\":4,\"n_positions\":64,\"vocab_size\":256}";
+    int64_t last = 0;
+    for (size_t i = 0; i < SW_LEN(MEMORY); i++) {
+        struct sw_json_doc *doc = NULL;
+        if (largest(&MEMORY[i], model, &doc) < 0) {
+            fail_msg("%s: %s", MEMORY[i], sw_error_message());
+        }
+        const int64_t layers = integer(doc, "layers");
+        assert_true(layers > last);
+        assert_int_equal(integer(doc, "next.layers"), layers + 1);
+        assert_true(integer(doc, "next.missing_bytes") > 0);
+        assert_true(integer(doc, "tiers.device.bytes") <= integer(doc, "tiers.device.there_are"));
+        /* per layer 12 h^2 + 13 h; embeddings of tokens and positions, and the last norm */
+        assert_int_equal(integer(doc, "parameters"),
+                         layers * (12 * 64 * 64 + 13 * 64) + (256 + 64 + 2) * 64);
+        assert_true(fits(&MEMORY[i], layers));
+        assert_false(fits(&MEMORY[i], layers + 1));
+        last = layers;
+        sw_json_close(doc);
+    }
+}
+
+static void what_has_no_plan_is_refused(void **state)
+{
+    (void)state;
+    static const char *const small = "spillway.device_memory=1M";
+    struct sw_json_doc *doc = NULL;
+    assert_int_equal(largest(&small, "gpt2-tiny", &doc), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "not even 1 layer fits"));
+    assert_int_equal(largest(&MEMORY[0], "cifar-net", &doc), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "no number of layers"));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(so_many_layers_fit_and_one_more_does_not),
+    cmocka_unit_test(what_has_no_plan_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
