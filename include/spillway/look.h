@@ -209,7 +209,7 @@ SW_API sw_status sw_plan_largest_text(const struct sw_engine_options *options,
                                       const struct sw_plan_cluster *cluster, char **out);
 /* Runs that others published, with predictions for them: docs/clusters.md. */
 struct sw_plan_published {
-    const char *id;         /* a run, a group of runs, or "all" */
+    const char *id;         /* a run, a group of runs, a capacity, "capacities", or "all" */
     const char *accounting; /* instead of that of the run's group; NULL = that one */
     bool ours;              /* predict in our own accounting, too */
     bool json;

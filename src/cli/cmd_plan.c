@@ -481,7 +481,7 @@ static int make_table(struct run *run, struct flag *out)
         {"--largest", FLAG_BOOL, &run->largest, NULL,
          "find the most layers of the model's width that fit on --on", 0},
         {"--published", FLAG_TEXT, &run->published.id, "ID",
-         "compare predictions with runs that others published: a run, a group, or all; exit status "
+         "compare predictions with runs that others published: a run, a group, capacities or all; exit status "
          "1 if a judged one is missed",
          0},
         {"--accounting", FLAG_TEXT, &run->published.accounting, "NAME",

@@ -205,23 +205,37 @@ static sw_status refuse(const struct state *s)
                    sw_tier_name(s->least.tier));
 }
 
+/* Fills in the best and the least of s. */
+static sw_status search(struct state *s)
+{
+    int64_t layers = 0;
+    SW_TRY(read_model(s->options, &s->doc));
+    sw_status st = find_key(s, &layers);
+    st = st < 0 ? st : find(s, layers);
+    sw_json_close(s->doc);
+    return st;
+}
+
+sw_status sw_look_most_layers(const struct sw_engine_options *options, int ranks,
+                              struct look_most *out)
+{
+    struct state s = {.options = options, .ranks = ranks};
+    SW_TRY(search(&s));
+    *out = (struct look_most){s.best.layers, s.best.parameters, s.is_cut};
+    return SW_OK;
+}
+
 static sw_status report(const struct sw_engine_options *options, const struct sw_plan_cluster *on,
                         const struct sw_cluster *c, struct sw_str *out)
 {
     struct sw_engine_options o = *options;
     struct state s = {.options = &o, .ranks = (int)on->ranks};
     struct sw_str device = {0};
-    int64_t layers = 0;
     sw_str_printf(&device, "sim:%s", on->name);
     SW_TRY_ALLOC(device.ptr, "a plan");
     o.run.device = device.ptr;
-    sw_status st = read_model(options, &s.doc);
-    if (st >= 0) {
-        st = find_key(&s, &layers);
-        st = st < 0 ? st : find(&s, layers);
-        st = st < 0 ? st : s.best.layers == 0 ? refuse(&s) : SW_OK;
-        sw_json_close(s.doc);
-    }
+    sw_status st = search(&s);
+    st = st < 0 ? st : s.best.layers == 0 ? refuse(&s) : SW_OK;
     if (st >= 0) {
         (on->json ? print_json : print_text)(&s, c, out);
     }

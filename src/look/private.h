@@ -31,3 +31,14 @@ sw_status sw_look_cluster_stage(const struct sw_lineup *lineup, const struct sw_
  */
 sw_status sw_look_put_lanes(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
                             double seconds, struct sw_str *out);
+
+/* ---- largest.c ---- */
+
+/* The most layers that fit, and their parameters. */
+struct look_most {
+    int64_t layers, parameters; /* 0 = not even one fits */
+    bool is_cut;                /* more may fit, and planning them takes long */
+};
+/* Finds them for so many ranks. options: run.device is a cluster's */
+sw_status sw_look_most_layers(const struct sw_engine_options *options, int ranks,
+                              struct look_most *out);

@@ -26,7 +26,7 @@ struct report {
     const struct sw_accounting *accounting; /* instead of each group's own */
     bool has_accounting;
     struct result *results;
-    int n;
+    int n, n_capacities;
 };
 
 /* ---- results ---- */
@@ -225,6 +225,9 @@ static void print_groups(const struct report *r, struct sw_str *out)
 
 static void print_text(const struct report *r, struct sw_str *out)
 {
+    if (r->n == 0) {
+        return;
+    }
     sw_str_printf(out, "%-32s%10s %10s %8s %10s %-8s\n", "TFLOP/s of a device", "published",
                   "predicted", "error", "ours", "bound");
     for (int i = 0; i < r->n; i++) {
@@ -308,7 +311,7 @@ static void put_result(const struct result *one, struct sw_str *out)
 static sw_status put_lanes(const struct report *r, struct sw_str *out)
 {
     const struct result *one = r->results;
-    if (r->n > 1 || *one->why[1]) {
+    if (r->n != 1 || *one->why[1]) {
         return SW_OK;
     }
     sw_str_puts(out, "\"lanes\":");
@@ -317,7 +320,7 @@ static sw_status put_lanes(const struct report *r, struct sw_str *out)
     return SW_OK;
 }
 
-static sw_status print_json(const struct report *r, struct sw_str *out)
+static sw_status print_json(const struct report *r, const char *capacities, struct sw_str *out)
 {
     sw_str_puts(out, "{\"runs\":[");
     for (int i = 0; i < r->n; i++) {
@@ -339,7 +342,7 @@ static sw_status print_json(const struct report *r, struct sw_str *out)
             before = ",";
         }
     }
-    sw_str_puts(out, "}}\n");
+    sw_str_printf(out, "},\"capacities\":[%s]}\n", capacities);
     return SW_OK;
 }
 
@@ -360,7 +363,7 @@ static sw_status find_runs(struct report *r)
             r->results[r->n++].run = &f->runs[i];
         }
     }
-    if (r->n > 0) {
+    if (r->n > 0 || r->n_capacities > 0) {
         return SW_OK;
     }
     const char **names = sw_alloc("look", ((size_t)f->n_runs + 1) * sizeof *names);
@@ -369,12 +372,12 @@ static sw_status find_runs(struct report *r)
         names[i] = f->runs[i].id;
     }
     const char *nearest = sw_nearest(r->wanted->id, names, (size_t)f->n_runs);
-    const sw_status st =
-        SW_FAIL(SW_E_ARG,
-                "no published run \"%.80s\"%s%s%s; wanted the id of a run, a group, or \"all\"; %s "
-                "has them",
-                r->wanted->id, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                nearest ? "\"" : "", f->path);
+    const sw_status st = SW_FAIL(
+        SW_E_ARG,
+        "no published run \"%.80s\"%s%s%s; wanted the id of a run, a group, \"capacities\" or \"all\"; %s "
+        "has them",
+        r->wanted->id, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
+        nearest ? "\"" : "", f->path);
     sw_free(names);
     return st;
 }
@@ -384,17 +387,30 @@ static sw_status report(struct report *r, bool *missed, struct sw_str *out)
     if (r->has_accounting) {
         SW_TRY(sw_published_accounting(r->file, r->wanted->accounting, &r->accounting));
     }
-    SW_TRY(find_runs(r));
+    struct sw_str capacities = {0};
     *missed = false;
+    sw_published_print_capacities(r->file, r->wanted, &r->n_capacities, missed, &capacities);
+    const sw_status st = find_runs(r);
+    if (st < 0) {
+        sw_str_fini(&capacities);
+        return st;
+    }
     for (int i = 0; i < r->n; i++) {
         predict(r, &r->results[i]);
         *missed |= r->results[i].is_judged && !r->results[i].is_met;
     }
+    const char *text = sw_str_text(&capacities);
+    sw_status printed = SW_OK;
     if (r->wanted->json) {
-        return print_json(r, out);
+        printed = print_json(r, text, out);
+    } else {
+        sw_str_puts(out, text);
+        sw_str_puts(out, r->n > 0 && r->n_capacities > 0 ? "\n" : "");
+        print_text(r, out);
     }
-    print_text(r, out);
-    return SW_OK;
+    out->failed |= capacities.failed;
+    sw_str_fini(&capacities);
+    return printed;
 }
 
 sw_status sw_plan_published_text(const struct sw_plan_published *wanted, bool *missed, char **out)

@@ -4,6 +4,8 @@
 
 #include "cluster/cluster.h"
 #include "cost/cost.h"
+#include "look/private.h"
+#include "spillway/look.h"
 
 enum pub_judge { PUB_JUDGED, PUB_RANGE, PUB_FITS, PUB_INFORMATIVE };
 
@@ -49,6 +51,28 @@ struct pub_run {
     int line;
 };
 
+enum pub_rule {
+    PUB_NO_RULE,
+    PUB_STATES,  /* bytes of a rank's states, of 16 a parameter, at a ZeRO stage */
+    PUB_SPACE,   /* parameters: space of the nodes over bytes a parameter */
+    PUB_DEVICES, /* devices: bytes of all parameters over the space of one */
+    PUB_LAYERS,  /* parameters of so many layers, with embeddings */
+    PUB_LAYER    /* bytes of weight and gradient of a layer from h to 4 h in 16 bits */
+};
+/* What others could hold, by the bytes that they count. */
+struct pub_capacity {
+    const char *id, *what, *unit, *source, *note;
+    double published, tolerance;
+    int judge;          /* enum pub_judge */
+    enum pub_rule rule; /* how their bytes give it */
+    struct {
+        double parameters, gb, bytes; /* space of a node or device; of a parameter */
+        int64_t ranks, stage, nodes, layers, hidden, vocab, seq_len;
+    } by;
+    struct pub_run plan; /* a plan of ours for it; cluster NULL = none */
+    bool most;           /* the most layers of that plan are sought, too */
+};
+
 struct pub_file {
     const char *path;
     struct sw_json_doc *doc; /* has the texts */
@@ -56,7 +80,8 @@ struct pub_file {
     struct pub_accounting *accountings;
     struct pub_group *groups;
     struct pub_run *runs;
-    int n_accountings, n_groups, n_runs;
+    struct pub_capacity *capacities;
+    int n_accountings, n_groups, n_runs, n_capacities;
 };
 
 /* Reads the shipped file. SW_E_IO: there is none. SW_E_CONFIG: names line and key. */
@@ -99,3 +124,17 @@ sw_status sw_published_lanes(const struct pub_run *run, const struct pub_predict
                              struct sw_str *out);
 /* FLOPs of a step by the run's own count, for so many samples. */
 double sw_published_flops(const struct pub_run *run, const struct pub_model *model, double samples);
+/* Plans a run in our own accounting, without a walk: its bytes. SW_E_NOMEM: it does not fit. */
+sw_status sw_published_fits(const struct pub_run *run, struct pub_prediction *out);
+/* The most layers with which that plan fits. */
+sw_status sw_published_most(const struct pub_run *run, struct look_most *out);
+
+/* ---- capacity.c: what others could hold ---- */
+
+/* What their bytes give; 0 = there is no rule. */
+double sw_published_by_bytes(const struct pub_capacity *capacity);
+/* Appends a table of the capacities that are asked for. *n: their number; *missed: as for
+ * sw_plan_published_text */
+void sw_published_print_capacities(const struct pub_file *file,
+                                   const struct sw_plan_published *wanted, int *n, bool *missed,
+                                   struct sw_str *out);

@@ -161,25 +161,45 @@ static void write_model(const struct pub_model *m, struct sw_str *out)
                   (long long)m->seq_len, (long long)m->vocab);
 }
 
+/* Engine options of a run, and the texts that they borrow. */
+struct asked {
+    struct sw_engine_options options;
+    struct sw_str config, model, device;
+};
+
+static void drop(struct asked *a)
+{
+    sw_str_fini(&a->config);
+    sw_str_fini(&a->model);
+    sw_str_fini(&a->device);
+}
+
+/* Release with drop, also after a failure. */
+static sw_status ask(const struct pub_run *run, const struct pub_prediction *p, bool budgets,
+                     struct asked *a)
+{
+    *a = (struct asked){0};
+    write_config(run, p, budgets, &a->config);
+    write_model(&p->model, &a->model);
+    sw_str_printf(&a->device, "sim:%s", run->cluster);
+    a->options = (struct sw_engine_options){.config.text = a->config.ptr,
+                                            .model.path = a->model.ptr,
+                                            .inputs.seq_len = p->model.seq_len,
+                                            .run.device = a->device.ptr,
+                                            .train = {.wanted = true, .no_dropout = true}};
+    return a->config.failed || a->model.failed || a->device.failed
+               ? SW_FAIL(SW_E_NOMEM, "out of host memory for a published run")
+               : SW_OK;
+}
+
 /* refusal: as for sw_lineup_try */
 static sw_status open_lineup(const struct pub_run *run, const struct pub_prediction *p,
                              bool budgets, struct sw_plan_refusal *refusal, struct sw_lineup *out)
 {
-    struct sw_str config = {0}, model = {0}, device = {0};
-    write_config(run, p, budgets, &config);
-    write_model(&p->model, &model);
-    sw_str_printf(&device, "sim:%s", run->cluster);
-    const bool failed = config.failed || model.failed || device.failed;
-    const struct sw_engine_options o = {.config.text = config.ptr,
-                                        .model.path = model.ptr,
-                                        .inputs.seq_len = p->model.seq_len,
-                                        .run.device = device.ptr,
-                                        .train = {.wanted = true, .no_dropout = true}};
-    const sw_status st = failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a published run")
-                                : sw_lineup_try(&o, (int)run->devices, refusal, out);
-    sw_str_fini(&config);
-    sw_str_fini(&model);
-    sw_str_fini(&device);
+    struct asked a;
+    sw_status st = ask(run, p, budgets, &a);
+    st = st < 0 ? st : sw_lineup_try(&a.options, (int)run->devices, refusal, out);
+    drop(&a);
     return st;
 }
 
@@ -375,5 +395,42 @@ sw_status sw_published_lanes(const struct pub_run *run, const struct pub_predict
         sw_lineup_close(&lineup);
     }
     sw_cluster_close(c);
+    return st;
+}
+
+/* ---- capacities ---- */
+
+/* A plan of ours, with what is assumed. */
+static sw_status assume(const struct pub_run *run, struct pub_prediction *p)
+{
+    bool is_open;
+    *p = (struct pub_prediction){0};
+    p->model = assume_model(run, &p->assumed);
+    return find_batch(run, &(struct pub_fitted){0}, p, &is_open)
+               ? SW_OK
+               : SW_FAIL(SW_E_UNSUP, "%s: the batch is not published", run->id);
+}
+
+sw_status sw_published_fits(const struct pub_run *run, struct pub_prediction *out)
+{
+    struct sw_plan_refusal refusal;
+    struct sw_lineup lineup;
+    SW_TRY(assume(run, out));
+    SW_TRY(open_lineup(run, out, true, &refusal, &lineup));
+    find_tiers(&lineup, out);
+    sw_lineup_close(&lineup);
+    return SW_OK;
+}
+
+sw_status sw_published_most(const struct pub_run *run, struct look_most *out)
+{
+    struct pub_prediction p;
+    struct asked a;
+    sw_status st = assume(run, &p);
+    sw_str_fini(&p.assumed);
+    SW_TRY(st);
+    st = ask(run, &p, true, &a);
+    st = st < 0 ? st : sw_look_most_layers(&a.options, (int)run->devices, out);
+    drop(&a);
     return st;
 }

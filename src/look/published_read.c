@@ -299,6 +299,94 @@ static sw_status take_run(const struct pub_file *f, const struct sw_json *object
                : SW_FAIL(SW_E_CONFIG, "%s:%d: tflops: a judged run needs them", f->path, out->line);
 }
 
+/* ---- capacities ---- */
+
+static sw_status take_rule(const struct pub_file *f, const struct sw_json *object,
+                           struct pub_capacity *out)
+{
+    static const char *const rules[] = {"states", "space", "devices", "layers", "layer", NULL};
+    static const struct row rows[] = {
+        {"rule", OTHER, 0, true},
+        {"parameters", NUMBER, offsetof(struct pub_capacity, by.parameters), false},
+        {"gb", NUMBER, offsetof(struct pub_capacity, by.gb), false},
+        {"bytes", NUMBER, offsetof(struct pub_capacity, by.bytes), false},
+        {"ranks", WHOLE, offsetof(struct pub_capacity, by.ranks), false},
+        {"stage", WHOLE, offsetof(struct pub_capacity, by.stage), false},
+        {"nodes", WHOLE, offsetof(struct pub_capacity, by.nodes), false},
+        {"layers", WHOLE, offsetof(struct pub_capacity, by.layers), false},
+        {"hidden", WHOLE, offsetof(struct pub_capacity, by.hidden), false},
+        {"vocab", WHOLE, offsetof(struct pub_capacity, by.vocab), false},
+        {"seq_len", WHOLE, offsetof(struct pub_capacity, by.seq_len), false}};
+    if (!object) {
+        return SW_OK;
+    }
+    SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
+    const struct sw_json *rule = sw_json_get(object, "rule");
+    out->rule = (enum pub_rule)(word_of(rule, rules) + 1);
+    if (out->rule == PUB_NO_RULE) {
+        return refuse(f, rule->line, "rule",
+                      "\"states\", \"space\", \"devices\", \"layers\" or \"layer\"",
+                      rule->type == SW_JSON_STRING ? rule->string : "something else");
+    }
+    return sw_published_by_bytes(out) > 0
+               ? SW_OK
+               : refuse(f, object->line, "by", "the numbers that the rule needs, above 0",
+                        "others");
+}
+
+/* The plan of ours for a capacity, if it has a cluster. */
+static sw_status take_plan(const struct pub_file *f, const struct sw_json *object,
+                           struct pub_capacity *out)
+{
+    const struct sw_json *model = sw_json_get(object, "model");
+    const struct sw_json *setup = sw_json_get(object, "setup");
+    if (!out->plan.cluster) {
+        return SW_OK;
+    }
+    if (!model || !setup || out->plan.devices < 1) {
+        return SW_FAIL(SW_E_CONFIG, "%s:%d: a cluster needs model, setup and devices", f->path,
+                       object->line);
+    }
+    out->plan.id = out->id;
+    SW_TRY(take_model(f, model, &out->plan.model));
+    return take_setup(f, setup, &out->plan.setup);
+}
+
+static sw_status take_capacity(const struct pub_file *f, const struct sw_json *object,
+                               struct pub_capacity *out)
+{
+    static const struct row rows[] = {
+        {"id", TEXT, offsetof(struct pub_capacity, id), true},
+        {"what", TEXT, offsetof(struct pub_capacity, what), true},
+        {"published", NUMBER, offsetof(struct pub_capacity, published), true},
+        {"unit", TEXT, offsetof(struct pub_capacity, unit), true},
+        {"judge", OTHER, 0, true},
+        {"tolerance", NUMBER, offsetof(struct pub_capacity, tolerance), false},
+        {"by", OTHER, 0, false},
+        {"cluster", TEXT, offsetof(struct pub_capacity, plan.cluster), false},
+        {"devices", WHOLE, offsetof(struct pub_capacity, plan.devices), false},
+        {"nodes", WHOLE, offsetof(struct pub_capacity, plan.nodes), false},
+        {"model", OTHER, 0, false},
+        {"setup", OTHER, 0, false},
+        {"most", FLAG, offsetof(struct pub_capacity, most), false},
+        {"source", TEXT, offsetof(struct pub_capacity, source), true},
+        {"note", TEXT, offsetof(struct pub_capacity, note), false}};
+    out->tolerance = 0.05;
+    SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
+    const struct sw_json *judge = sw_json_get(object, "judge");
+    out->judge = word_of(judge, judges);
+    if (out->judge < 0) {
+        return refuse(f, judge->line, "judge", "\"judged\", \"range\", \"fits\" or \"informative\"",
+                      judge->type == SW_JSON_STRING ? judge->string : "something else");
+    }
+    SW_TRY(take_rule(f, sw_json_get(object, "by"), out));
+    SW_TRY(take_plan(f, object, out));
+    const bool needs = out->judge == PUB_FITS ? out->plan.cluster != NULL : out->rule > 0;
+    return needs ? SW_OK
+                 : SW_FAIL(SW_E_CONFIG, "%s:%d: %s: what judges it is missing", f->path,
+                           object->line, out->judge == PUB_FITS ? "cluster" : "by");
+}
+
 /* ---- the file ---- */
 
 /* Allocates the elements of a list or an object. */
@@ -317,11 +405,9 @@ static sw_status room_for(struct pub_file *f, const struct sw_json *list, enum s
 
 static sw_status take_file(struct pub_file *f)
 {
-    static const struct row rows[] = {{"format", OTHER, 0, true},
-                                      {"about", OTHER, 0, true},
-                                      {"accountings", OTHER, 0, true},
-                                      {"groups", OTHER, 0, true},
-                                      {"runs", OTHER, 0, true}};
+    static const struct row rows[] = {
+        {"format", OTHER, 0, true}, {"about", OTHER, 0, true}, {"accountings", OTHER, 0, true},
+        {"groups", OTHER, 0, true}, {"runs", OTHER, 0, true},  {"capacities", OTHER, 0, false}};
     const struct sw_json *root = sw_json_root(f->doc);
     const struct sw_json *accountings = sw_json_get(root, "accountings");
     const struct sw_json *groups = sw_json_get(root, "groups"), *runs = sw_json_get(root, "runs");
@@ -338,6 +424,14 @@ static sw_status take_file(struct pub_file *f)
     }
     for (const struct sw_json *at = runs->first; at; at = at->next) {
         SW_TRY(take_run(f, at, &f->runs[f->n_runs++]));
+    }
+    const struct sw_json *capacities = sw_json_get(root, "capacities");
+    if (capacities) {
+        SW_TRY(room_for(f, capacities, SW_JSON_ARRAY, "capacities", sizeof *f->capacities,
+                        &f->capacities));
+    }
+    for (const struct sw_json *at = capacities ? capacities->first : NULL; at; at = at->next) {
+        SW_TRY(take_capacity(f, at, &f->capacities[f->n_capacities++]));
     }
     return SW_OK;
 }

@@ -396,6 +396,80 @@ static void groups_are_met_by_the_best_fit(void **state)
     sw_published_close(file);
 }
 
+/* ---- capacities ---- */
+
+static void the_bytes_that_others_count_give_their_capacities(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    assert_int_equal(file->n_capacities, 30);
+    int n_judged = 0;
+    for (int i = 0; i < file->n_capacities; i++) {
+        const struct pub_capacity *c = &file->capacities[i];
+        const double error = sw_published_by_bytes(c) / c->published - 1;
+        if (c->judge == PUB_JUDGED || c->judge == PUB_RANGE) {
+            n_judged++;
+            if (!(fabs(error) <= c->tolerance)) {
+                fail_msg("%s: published %g, by bytes %+.1f%%", c->id, c->published, 100 * error);
+            }
+        }
+        assert_true(c->judge != PUB_FITS || c->plan.cluster);
+    }
+    assert_int_equal(n_judged, 23);
+    sw_published_close(file);
+}
+
+/* A plan of the published size fits where that system had it; one of 100 times the size does not. */
+static void our_plan_holds_what_others_held(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    int n = 0;
+    for (int i = 0; i < file->n_capacities; i++) {
+        struct pub_capacity c = file->capacities[i];
+        if (strcmp(c.id, "mi100-pytorch") == 0) {
+            struct pub_prediction p;
+            assert_int_equal(sw_published_fits(&c.plan, &p), SW_OK);
+            assert_true(p.fits && p.bytes[SW_TIER_DEVICE] > 16 * (size_t)1200000000);
+            sw_str_fini(&p.assumed);
+            c.plan.model.parameters = 100 * c.published;
+            assert_int_equal(sw_published_fits(&c.plan, &p), SW_E_NOMEM);
+            sw_str_fini(&p.assumed);
+            n++;
+        }
+    }
+    assert_int_equal(n, 1);
+    sw_published_close(file);
+}
+
+static void a_capacity_is_refused_by_key_and_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *by, *message;
+    } cases[] = {
+        {"\"by\": {\"rule\": \"room\"}", "p.json:3: rule: wanted \"states\", \"space\""},
+        {"\"by\": {\"rule\": \"space\", \"gb\": 3}", "p.json:3: by: wanted the numbers that"},
+        {"\"by\": {\"rule\": \"layer\", \"hiden\": 3}", "p.json:3: unknown key \"hiden\""},
+        {"\"cluster\": \"dgx2-v100\"", "p.json:3: a cluster needs model, setup and devices"},
+        {"\"most\": true", "p.json:3: by: what judges it is missing"}};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct sw_str text = {0};
+        struct pub_file *file = NULL;
+        sw_str_puts(&text,
+                    "{\"format\": 1, \"about\": \"x\", \"accountings\": {}, \"groups\": {},\n"
+                    "\"runs\": [], \"capacities\": [\n{\"id\": \"c\", \"what\": \"x\", "
+                    "\"published\": 1, \"unit\": \"bytes\", \"judge\": \"judged\", "
+                    "\"source\": \"x\", ");
+        sw_str_printf(&text, "%s}]}", cases[i].by);
+        assert_int_equal(sw_published_parse("p.json", text.ptr, text.len, &file), SW_E_CONFIG);
+        if (!strstr(sw_error_message(), cases[i].message)) {
+            fail_msg("wanted %s, got %s", cases[i].message, sw_error_message());
+        }
+        sw_str_fini(&text);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_run_has_a_group_a_cluster_and_a_source),
     cmocka_unit_test(a_file_is_refused_by_key_and_line),
@@ -409,6 +483,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_not_published_is_searched),
     cmocka_unit_test(a_page_is_the_same_every_time),
     cmocka_unit_test(groups_are_met_by_the_best_fit),
+    cmocka_unit_test(the_bytes_that_others_count_give_their_capacities),
+    cmocka_unit_test(our_plan_holds_what_others_held),
+    cmocka_unit_test(a_capacity_is_refused_by_key_and_line),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
