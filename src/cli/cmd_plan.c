@@ -481,8 +481,8 @@ static int make_table(struct run *run, struct flag *out)
         {"--largest", FLAG_BOOL, &run->largest, NULL,
          "find the most layers of the model's width that fit on --on", 0},
         {"--published", FLAG_TEXT, &run->published.id, "ID",
-         "compare predictions with runs that others published: a run, a group, capacities or all; exit status "
-         "1 if a judged one is missed",
+         "compare predictions with runs that others published: a run, a group, a capacity, "
+         "capacities, or all; exit status 1 if a judged one is missed",
          0},
         {"--accounting", FLAG_TEXT, &run->published.accounting, "NAME",
          "bytes and overlap that --published counts: ours, or another system's (default: that of "

@@ -85,13 +85,12 @@ static sw_status write_model(const struct state *s, int64_t layers, struct sw_st
 
 static void take(struct state *s, const struct sw_lineup *lineup, int64_t layers)
 {
-    s->best = (struct fit){.layers = layers};
+    s->best = (struct fit){layers, sw_engine_parameters(lineup->stages[0].engine), {0}, {0}};
     for (int k = 0; k < lineup->n; k++) {
         const struct sw_engine_facts f = sw_engine_facts(lineup->stages[k].engine);
         const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f.device->memory_bytes,
                                              [SW_TIER_HOST] = f.device->host_bytes,
                                              [SW_TIER_DISK] = f.device->disk_bytes};
-        s->best.parameters += sw_engine_parameters(lineup->stages[k].engine);
         s->planned += sw_plan_count_ops(f.plan);
         for (int t = 0; t < SW_TIER_COUNT; t++) {
             const size_t bytes = f.plan->tier_bytes[t];

@@ -59,7 +59,7 @@ enum pub_rule {
     PUB_LAYERS,  /* parameters of so many layers, with embeddings */
     PUB_LAYER    /* bytes of weight and gradient of a layer from h to 4 h in 16 bits */
 };
-/* What others could hold, by the bytes that they count. */
+/* A size that others could hold, by the bytes that they count. */
 struct pub_capacity {
     const char *id, *what, *unit, *source, *note;
     double published, tolerance;
@@ -131,7 +131,7 @@ sw_status sw_published_most(const struct pub_run *run, struct look_most *out);
 
 /* ---- capacity.c: what others could hold ---- */
 
-/* What their bytes give; 0 = there is no rule. */
+/* The number that their bytes give; 0 = there is no rule. */
 double sw_published_by_bytes(const struct pub_capacity *capacity);
 /* Appends a table of the capacities that are asked for. *n: their number; *missed: as for
  * sw_plan_published_text */

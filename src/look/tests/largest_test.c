@@ -45,6 +45,26 @@ static int64_t integer(struct sw_json_doc *doc, const char *path)
     return value->integer;
 }
 
+/* Two stages hold the model once. */
+static void stages_count_each_parameter_once(void **state)
+{
+    (void)state;
+    static const char *const pipe = "spillway.mesh.pipe=2";
+    const char *sets[] = {pipe, MEMORY[0]};
+    struct sw_engine_options o = options_of(sets, "gpt2-tiny");
+    const struct sw_plan_cluster on = {.name = "h100-node", .nodes = 1, .ranks = 2, .json = true};
+    struct sw_json_doc *doc = NULL;
+    char *text = NULL;
+    o.config.n_sets = 2;
+    assert_int_equal(sw_plan_largest_text(&o, &on, &text), SW_OK);
+    assert_int_equal(sw_json_parse("largest", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    const int64_t h = 128, rows = 256 + 64; /* of tokens and positions */
+    assert_int_equal(integer(doc, "parameters"),
+                     integer(doc, "layers") * (12 * h * h + 13 * h) + (rows + 2) * h);
+    sw_json_close(doc);
+    sw_text_free(text);
+}
+
 /* Whether so many layers fit, by a plan of their own. */
 static bool fits(const char *const *set, int64_t layers)
 {
@@ -101,6 +121,7 @@ static void what_has_no_plan_is_refused(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(so_many_layers_fit_and_one_more_does_not),
+    cmocka_unit_test(stages_count_each_parameter_once),
     cmocka_unit_test(what_has_no_plan_is_refused),
 };
 
