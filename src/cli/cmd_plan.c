@@ -167,11 +167,12 @@ static int take_nodes(const struct command *command, struct run *run)
                         "--nodes A:B and --tokens take all devices of the nodes; leave out --ranks "
                         "and --schedule");
     }
-    if ((run->search || run->largest) &&
-        (is_range || run->schedule || (run->largest && (run->search || asks_for_days)))) {
-        return cli_fail(
-            command, CLI_REFUSED, "%s takes one number of nodes; leave out --schedule%s",
-            run->largest ? "--largest" : "--search", run->largest ? ", --tokens and --search" : "");
+    if ((run->search || run->largest) && (is_range || run->schedule || run->picture ||
+                                          (run->largest && (run->search || asks_for_days)))) {
+        return cli_fail(command, CLI_REFUSED,
+                        "%s takes one number of nodes; leave out --schedule and --picture%s",
+                        run->largest ? "--largest" : "--search",
+                        run->largest ? ", and --tokens and --search" : "");
     }
     run->on.nodes = run->nodes ? last : 0;
     run->scale.first = first;
