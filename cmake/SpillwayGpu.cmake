@@ -48,23 +48,25 @@ if(SPILLWAY_GPU_EMULATION)
             add_dependencies(check_tests ${target})
         endif()
     endforeach()
-    # Stand-ins for the vendors' libraries of products, which check what those are given.
+    # Stand-ins for the vendors' libraries of products and of exchanges, which check what those are given.
     set(standin_root "${PROJECT_SOURCE_DIR}/src/device/gpu/standin")
-    foreach(library IN ITEMS cublaslt hipblaslt rocblas)
+    foreach(library IN ITEMS cublaslt hipblaslt rocblas nccl rccl)
         set(target spillway_emu_${library}_module)
         set(calls "${standin_root}/lt.c")
         if(library STREQUAL "rocblas")
             set(calls "${standin_root}/rocblas.c")
+        elseif(library MATCHES "ccl")
+            set(calls "${standin_root}/nccl.c")
         endif()
         add_library(${target} MODULE "${calls}" "${standin_root}/product.c")
-        if(library STREQUAL "hipblaslt")
+        if(library STREQUAL "hipblaslt" OR library STREQUAL "rccl")
             target_compile_definitions(${target} PRIVATE STANDIN_IS_HIP=1)
         endif()
         set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME spillway_emu_${library}
             LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}" C_VISIBILITY_PRESET hidden)
-        target_link_libraries(${target} PRIVATE sw_compile sw_tensor m)
+        target_link_libraries(${target} PRIVATE sw_compile sw_tensor m Threads::Threads)
         # They carry the emulated trainings: as fast as plain C is. The prototypes of their functions are
-        # members of a struct (lt.h, rocblas.h).
+        # members of a struct (lt.h, rocblas.h, nccl.h).
         set_source_files_properties("${calls}" "${standin_root}/product.c"
             PROPERTIES COMPILE_OPTIONS "-O3;-Wno-missing-prototypes")
         foreach(warp IN LISTS SPILLWAY_EMU_WARPS)

@@ -43,6 +43,7 @@ static sw_status open_emulation(const char *name, const char *words, int n_threa
     struct sw_mock_options mock = {.n_threads = n_threads, .early = is[EARLY]};
     SW_TRY(sw_gpu_open(is[WIDE] ? "emu64" : "emu32", is[REVERSED], 1, &mock.inner));
     if (is[DIRECT]) {
+        mock.inner->ccl = NULL; /* its streams run their work at once, one after the other */
         *out = mock.inner;
         return SW_OK;
     }
@@ -217,6 +218,27 @@ sw_status sw_device_add_words(struct sw_device *dev, struct sw_stream_queue *on,
                        !on ? "a stream" : "operands");
     }
     SW_TRY(dev->ops->add_words(dev, on, out, words, n_sets, n));
+    return SW_OK;
+}
+
+sw_status sw_device_exchange(struct sw_device *dev, struct sw_stream_queue *on, struct sw_ccl *ccl,
+                             const struct sw_ccl_op *ops, int n)
+{
+    if (n == 0) {
+        return SW_OK;
+    }
+    for (int i = 0; i < n; i++) {
+        const bool takes = ops[i].verb != SW_CCL_SEND, gives = ops[i].verb != SW_CCL_RECEIVE;
+        if (!dev->ccl || !on || !ccl || (takes && !ops[i].dst) || (gives && !ops[i].src)) {
+            return SW_FAIL(SW_E_ARG, "device %s: exchange %d of %d without %s", dev->ops->name, i,
+                           n,
+                           !dev->ccl ? "a library for it"
+                           : !on     ? "a stream"
+                           : !ccl    ? "a communicator"
+                                     : "operands");
+        }
+    }
+    SW_TRY(dev->ccl->exchange(dev, on, ccl, ops, n));
     return SW_OK;
 }
 

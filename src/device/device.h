@@ -104,8 +104,67 @@ struct sw_device_ops {
     .timeline_get = timeline_get, .timeline_wait = timeline_wait, .query = query,                  \
     .prepare = prepare, .release = release, .launch = launch
 
+/* ---- exchanges among devices by the vendor's library: NCCL, RCCL ---- */
+
+struct sw_ccl; /* a communicator of the library */
+
+enum { SW_CCL_ID_BYTES = 128 };
+struct sw_ccl_facts {
+    char name[32];   /* "nccl 2.21.5"; ranks need the same */
+    char path[512];  /* of the library */
+    char device[96]; /* what no two ranks may share, such as a PCI address; "" = anything */
+};
+struct sw_ccl_options {
+    unsigned char id[SW_CCL_ID_BYTES]; /* of one member, the same for all */
+    int rank, n;
+    double deadline_s; /* longest wait for the others to open theirs */
+    const char *name;  /* for messages; borrowed for the call */
+};
+
+enum sw_ccl_verb {
+    SW_CCL_SEND,           /* src [bytes] to a member */
+    SW_CCL_RECEIVE,        /* dst [bytes] from a member */
+    SW_CCL_ALL_GATHER,     /* src [bytes] to dst [n, bytes]; src may be this rank's slice of it */
+    SW_CCL_REDUCE_SCATTER, /* src [n, bytes] to the sums of this rank's slices, dst [bytes] */
+    SW_CCL_BROADCAST,      /* src [bytes] of a member to dst [bytes] of all; they may be equal */
+};
+/* Addresses are on the device. All members give collectives in the same order. */
+struct sw_ccl_op {
+    enum sw_ccl_verb verb;
+    int peer; /* SEND, RECEIVE, BROADCAST: the member */
+    const void *src;
+    void *dst;
+    size_t bytes;
+    enum sw_dtype dtype; /* REDUCE_SCATTER: SW_F32, SW_BF16, SW_F16 */
+};
+
+/* NULL members do not exist: a device has all of them, or no table. */
+struct sw_ccl_ops {
+    /* Finds and opens the library. SW_E_UNSUP: none, or older than 2.18 */
+    sw_status (*facts)(struct sw_device *dev, struct sw_ccl_facts *out);
+    /* After facts; one member calls it. */
+    sw_status (*new_id)(struct sw_device *dev, unsigned char id[SW_CCL_ID_BYTES]);
+    /* Collective. SW_E_PEER: not all members came within the deadline */
+    sw_status (*open)(struct sw_device *dev, const struct sw_ccl_options *options,
+                      struct sw_ccl **out);
+    /* failed: do not wait for the members. No queued work may use it. NULL is a no-op. */
+    void (*close)(struct sw_device *dev, struct sw_ccl *ccl, bool failed);
+    /* The error that the library met since, if any. Any thread may call it. */
+    sw_status (*check)(struct sw_device *dev, struct sw_ccl *ccl);
+    /* Ends queued exchanges, whose results are undefined, and refuses later ones. Any thread. */
+    void (*abort)(struct sw_device *dev, struct sw_ccl *ccl);
+    /* Queues ops [n] that travel together. Of one communicator, all are queued on one stream. */
+    sw_status (*exchange)(struct sw_device *dev, struct sw_stream_queue *on, struct sw_ccl *ccl,
+                          const struct sw_ccl_op *ops, int n);
+    /* Whether the vendor's stream still has queued work. */
+    sw_status (*busy)(struct sw_device *dev, struct sw_stream_queue *on, bool *out);
+};
+
 struct sw_device { /* base class: first member of every implementation */
     const struct sw_device_ops *ops;
+    const struct sw_ccl_ops *ccl; /* NULL = the device has no such library */
+    /* Device memory that the library takes for a communicator, as far as is known. */
+    size_t ccl_bytes;
     unsigned caps;
     /* Host memory that a plan sets aside if something does not reach SW_MEM_DEVICE; 0 = everything
      * reaches it. */
@@ -183,6 +242,9 @@ sw_status sw_device_add_slices(struct sw_device *dev, struct sw_stream_queue *on
                                const struct sw_slice_sum *sum);
 sw_status sw_device_add_words(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
                               const int64_t *words, int64_t n_sets, int64_t n);
+/* A device that has sw_ccl_ops. */
+sw_status sw_device_exchange(struct sw_device *dev, struct sw_stream_queue *on, struct sw_ccl *ccl,
+                             const struct sw_ccl_op *ops, int n);
 void sw_device_query(struct sw_device *dev, const struct sw_op_desc *desc,
                      struct sw_kernel_info *out);
 sw_status sw_device_prepare(struct sw_device *dev, const struct sw_op_desc *desc,

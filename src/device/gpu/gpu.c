@@ -33,12 +33,7 @@ struct sw_kernel {
 
 enum { MAX_GRID = 65536 };
 
-static struct gpu_device *gpu_of(struct sw_device *dev)
-{
-    return SW_CONTAINER(dev, struct gpu_device, super);
-}
-
-static sw_status failed(const struct gpu_device *dev, int code, const char *doing)
+sw_status sw_gpu_failed(const struct gpu_device *dev, int code, const char *doing)
 {
     char text[256];
     dev->module->describe(code, text, sizeof text);
@@ -50,7 +45,7 @@ static sw_status failed(const struct gpu_device *dev, int code, const char *doin
     do {                                                                                           \
         const int gpu_code = (call);                                                               \
         if (gpu_code != 0) {                                                                       \
-            return failed(dev, gpu_code, doing);                                                   \
+            return sw_gpu_failed(dev, gpu_code, doing);                                            \
         }                                                                                          \
     } while (0)
 
@@ -58,7 +53,7 @@ static sw_status failed(const struct gpu_device *dev, int code, const char *doin
 
 static sw_status mem_alloc(struct sw_device *super, enum sw_mem kind, size_t bytes, void **out)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     const struct sw_gpu_module *m = dev->module;
     if (kind == SW_MEM_HOST) {
         if (m->host_alloc(dev->index, bytes, out) != 0) {
@@ -83,7 +78,7 @@ static sw_status mem_alloc(struct sw_device *super, enum sw_mem kind, size_t byt
 
 static void mem_free(struct sw_device *super, enum sw_mem kind, void *mem, size_t bytes)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     (void)bytes;
     if (kind == SW_MEM_HOST) {
         dev->module->host_release(dev->index, mem);
@@ -108,7 +103,7 @@ static void release_stream(struct gpu_device *dev, struct sw_stream_queue *on)
 static sw_status stream_open(struct sw_device *super, struct sw_stream_queue **out)
 {
     enum { TICKETS_BYTES = GPU_TICKETS * sizeof(int) };
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     const struct sw_gpu_module *m = dev->module;
     struct sw_stream_queue *on = sw_alloc_zero("device", 1, sizeof *on);
     SW_TRY_ALLOC(on, "a stream");
@@ -117,7 +112,7 @@ static sw_status stream_open(struct sw_device *super, struct sw_stream_queue **o
     code = code ? code : m->fill(dev->index, on->stream, on->tickets, 0, TICKETS_BYTES);
     if (code != 0) {
         release_stream(dev, on);
-        return failed(dev, code, "opening a stream");
+        return sw_gpu_failed(dev, code, "opening a stream");
     }
     *out = on;
     return SW_OK;
@@ -132,7 +127,7 @@ static sw_status settle(struct gpu_device *dev, struct sw_stream_queue *on)
 
 static void stream_close(struct sw_device *super, struct sw_stream_queue *on)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     if (on && settle(dev, on) < 0) {
         sw_log(SW_LOG_ERROR, "work of a closed stream failed: %s", sw_error_message());
     }
@@ -141,9 +136,16 @@ static void stream_close(struct sw_device *super, struct sw_stream_queue *on)
     }
 }
 
+sw_status sw_gpu_stream(struct gpu_device *dev, struct sw_stream_queue *on, void **out)
+{
+    SW_TRY(settle(dev, on));
+    *out = on->stream;
+    return SW_OK;
+}
+
 static sw_status stream_wait(struct sw_device *super, struct sw_stream_queue *on)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     SW_TRY(settle(dev, on));
     GPU_TRY(dev, "waiting for a stream", dev->module->stream_wait(dev->index, on->stream));
     return SW_OK;
@@ -152,7 +154,7 @@ static sw_status stream_wait(struct sw_device *super, struct sw_stream_queue *on
 static sw_status copy(struct sw_device *super, struct sw_stream_queue *on, void *dst,
                       const void *src, size_t bytes)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     SW_TRY(settle(dev, on));
     GPU_TRY(dev, "copying", dev->module->copy(dev->index, on->stream, dst, src, bytes));
     return SW_OK;
@@ -161,7 +163,7 @@ static sw_status copy(struct sw_device *super, struct sw_stream_queue *on, void 
 static sw_status fill(struct sw_device *super, struct sw_stream_queue *on, void *dst, int byte,
                       size_t bytes)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     SW_TRY(settle(dev, on));
     GPU_TRY(dev, "filling", dev->module->fill(dev->index, on->stream, dst, byte, bytes));
     return SW_OK;
@@ -178,14 +180,14 @@ sw_status sw_gpu_zero(const struct gpu_call *call, void *dst, size_t bytes)
 
 static sw_status timeline_open(struct sw_device *super, struct sw_timeline **out)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     void *word;
     struct sw_timeline *timeline = sw_alloc_zero("device", 1, sizeof *timeline);
     SW_TRY_ALLOC(timeline, "a timeline");
     const int code = dev->module->host_alloc(dev->index, sizeof *timeline->word, &word);
     if (code != 0) {
         sw_free(timeline);
-        return failed(dev, code, "opening a timeline");
+        return sw_gpu_failed(dev, code, "opening a timeline");
     }
     timeline->word = word;
     atomic_store(timeline->word, 0);
@@ -195,7 +197,7 @@ static sw_status timeline_open(struct sw_device *super, struct sw_timeline **out
 
 static void timeline_close(struct sw_device *super, struct sw_timeline *timeline)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     if (timeline) {
         dev->module->host_release(dev->index, (void *)timeline->word);
         sw_free(timeline);
@@ -205,7 +207,7 @@ static void timeline_close(struct sw_device *super, struct sw_timeline *timeline
 static sw_status stream_signal(struct sw_device *super, struct sw_stream_queue *on,
                                struct sw_timeline *timeline, int64_t value)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     SW_TRY(settle(dev, on));
     GPU_TRY(
         dev, "setting a timeline",
@@ -216,7 +218,7 @@ static sw_status stream_signal(struct sw_device *super, struct sw_stream_queue *
 static sw_status stream_await(struct sw_device *super, struct sw_stream_queue *on,
                               struct sw_timeline *timeline, int64_t value)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     SW_TRY(settle(dev, on));
     GPU_TRY(
         dev, "waiting for a timeline",
@@ -256,7 +258,7 @@ static sw_status timeline_wait(struct sw_device *super, struct sw_timeline *time
             nanosleep(&t, NULL);
         }
         if (i % CHECK == CHECK - 1) {
-            SW_TRY(check_alive(gpu_of(super)));
+            SW_TRY(check_alive(sw_gpu_of(super)));
         }
     }
     return SW_OK;
@@ -272,7 +274,7 @@ static struct gpu_call call_on(struct gpu_device *dev, struct sw_stream_queue *o
 static sw_status add_slices(struct sw_device *super, struct sw_stream_queue *on,
                             const struct sw_slice_sum *sum)
 {
-    const struct gpu_call call = call_on(gpu_of(super), on);
+    const struct gpu_call call = call_on(sw_gpu_of(super), on);
     SW_TRY(settle(call.dev, on));
     struct gpu_add_slices_args args = {.acc = sum->acc,
                                        .slices = sum->slices,
@@ -287,7 +289,7 @@ static sw_status add_slices(struct sw_device *super, struct sw_stream_queue *on,
 static sw_status add_words(struct sw_device *super, struct sw_stream_queue *on, int64_t *out,
                            const int64_t *words, int64_t n_sets, int64_t n)
 {
-    const struct gpu_call call = call_on(gpu_of(super), on);
+    const struct gpu_call call = call_on(sw_gpu_of(super), on);
     SW_TRY(settle(call.dev, on));
     struct gpu_add_words_args args = {.out = out, .words = words, .n_sets = n_sets, .n = n};
     GPU_LAUNCH(&call, add_words, SW_GPU_PLAIN, sw_gpu_grid_for(n, 256), &args);
@@ -342,7 +344,7 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
         .args = args,
     };
     const int code = dev->module->launch(dev->index, call->stream, kernel, type, &launch);
-    return code == 0 ? SW_OK : failed(dev, code, kernel->name);
+    return code == 0 ? SW_OK : sw_gpu_failed(dev, code, kernel->name);
 }
 
 static bool any_f64(const struct sw_view *views, int n)
@@ -368,13 +370,13 @@ void sw_gpu_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
 static void query(struct sw_device *super, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out)
 {
-    sw_gpu_query(gpu_of(super), desc, out);
+    sw_gpu_query(sw_gpu_of(super), desc, out);
 }
 
 static sw_status prepare(struct sw_device *super, const struct sw_op_desc *desc,
                          struct sw_kernel **out)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     struct sw_kernel_info info = {0};
     query(super, desc, &info);
     if (!info.supported) {
@@ -404,7 +406,7 @@ static sw_status prepare(struct sw_device *super, const struct sw_op_desc *desc,
 static void release(struct sw_device *super, struct sw_kernel *kernel)
 {
     if (kernel && kernel->row->release) {
-        kernel->row->release(gpu_of(super), kernel->prepared);
+        kernel->row->release(sw_gpu_of(super), kernel->prepared);
     }
     sw_free(kernel);
 }
@@ -413,7 +415,7 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
                         struct sw_kernel *kernel, void *const *in, void *const *out,
                         void *workspace, double *scalars)
 {
-    struct gpu_call call = call_on(gpu_of(super), on);
+    struct gpu_call call = call_on(sw_gpu_of(super), on);
     call.desc = &kernel->desc;
     call.in = in;
     call.out = out;
@@ -431,16 +433,17 @@ static sw_status launch(struct sw_device *super, struct sw_stream_queue *on,
 
 static void algorithms(struct sw_device *super, struct sw_str *out)
 {
-    sw_gpu_products_describe(gpu_of(super)->products, out);
+    sw_gpu_products_describe(sw_gpu_of(super)->products, out);
 }
 
 /* ---- the device ---- */
 
 static void close_device(struct sw_device *super)
 {
-    struct gpu_device *dev = gpu_of(super);
+    struct gpu_device *dev = sw_gpu_of(super);
     dev->module->use(dev->index); /* the library's handle belongs to this device */
     sw_gpu_products_close(dev->products);
+    sw_gpu_ccl_forget(dev);
     sw_free(dev);
 }
 
@@ -540,17 +543,19 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     int code = dev->module->facts(index, &dev->facts);
     code = code ? code : dev->module->open(index);
     if (code != 0) {
-        st = failed(dev, code, "opening");
+        st = sw_gpu_failed(dev, code, "opening");
         goto close;
     }
     SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
     code = find_memory(dev, n_sharing); /* after the library's allocations */
     if (code != 0) {
-        st = failed(dev, code, "asking for its memory");
+        st = sw_gpu_failed(dev, code, "asking for its memory");
         goto close;
     }
     name_kernels(dev, backend);
     dev->super.ops = &gpu_ops;
+    dev->super.ccl = sw_gpu_ccl_file(dev) ? &sw_gpu_ccl : NULL;
+    dev->super.ccl_bytes = dev->super.ccl ? sw_gpu_ccl_bytes(dev) : 0;
     dev->super.staging_bytes = GPU_STAGING_BYTES;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;

@@ -11,6 +11,7 @@
 
 struct gpu_products; /* blas.h */
 struct gpu_batch;    /* batch.h */
+struct nccl_library; /* ccl.c */
 
 struct gpu_device {
     struct sw_device super;
@@ -19,8 +20,27 @@ struct gpu_device {
     struct sw_gpu_facts facts;
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
     struct gpu_products *products;
+    struct nccl_library *nccl; /* NULL until it is asked for */
     char kernel_set[256], what[256];
 };
+
+static inline struct gpu_device *sw_gpu_of(struct sw_device *dev)
+{
+    return SW_CONTAINER(dev, struct gpu_device, super);
+}
+
+/* SW_E_DEVICE with the vendor's text for a code. */
+sw_status sw_gpu_failed(const struct gpu_device *dev, int code, const char *doing);
+
+/* ---- ccl.c ---- */
+extern const struct sw_ccl_ops sw_gpu_ccl;
+/* The name of the library of this device, such as "libnccl.so.2"; NULL = it has none. */
+const char *sw_gpu_ccl_file(const struct gpu_device *dev);
+/* Device memory of one of its communicators: an assumption, as it was not measured. */
+size_t sw_gpu_ccl_bytes(const struct gpu_device *dev);
+void sw_gpu_ccl_forget(struct gpu_device *dev);
+/* Launches batched ops; returns the vendor's stream. gpu.c */
+sw_status sw_gpu_stream(struct gpu_device *dev, struct sw_stream_queue *on, void **out);
 
 /* One launch of an op. Addresses are on the device: the host must not read or write them. */
 struct gpu_call {

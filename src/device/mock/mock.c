@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "device/device.h"
 #include "device/mock/memory.h"
@@ -21,7 +22,8 @@ enum command_kind {
     COMMAND_ADD_WORDS,
     COMMAND_LAUNCH,
     COMMAND_SIGNAL,
-    COMMAND_AWAIT
+    COMMAND_AWAIT,
+    COMMAND_EXCHANGE
 };
 
 /* Staging memory: small, so that transfers take many pieces, of 4 KiB at the disk. Around another
@@ -42,11 +44,15 @@ struct command {
     double *scalars;
     struct sw_timeline *timeline;
     int64_t value;
+    struct sw_ccl *ccl;
+    struct sw_ccl_op *ops; /* [n], owned */
+    bool begun;            /* the library has the exchange */
 };
 
 struct sw_stream_queue {
     struct sw_stream_queue *next;
-    uint64_t n_done; /* commands run since the queue was opened */
+    struct sw_stream_queue *inner; /* exchanges of the inner device; NULL = none so far */
+    uint64_t n_done;               /* commands run since the queue was opened */
     struct command *commands;
     size_t head, n, cap; /* queued commands: commands[head .. n-1] */
 };
@@ -121,6 +127,9 @@ static sw_status run_command(struct mock *m, const struct command *c)
         break;
     case COMMAND_AWAIT: /* already reached */
         break;
+    case COMMAND_EXCHANGE: /* already done */
+        sw_free(c->ops);
+        break;
     }
     return SW_OK;
 }
@@ -130,16 +139,38 @@ static bool is_empty(const struct sw_stream_queue *stream)
     return stream->head == stream->n;
 }
 
-/* True if the first command of a queue waits for a counter. */
-static bool is_blocked(const struct sw_stream_queue *stream)
+/* True if the first command of a queue waits for a counter, or is an exchange that other ranks have
+ * not finished. */
+static bool is_blocked(struct mock *m, struct sw_stream_queue *stream)
 {
     const struct command *first = &stream->commands[stream->head];
+    bool busy = false;
+    if (first->kind == COMMAND_EXCHANGE && first->begun && stream->inner) {
+        return m->inner->ccl->busy(m->inner, stream->inner, &busy) >= 0 && busy;
+    }
     return first->kind == COMMAND_AWAIT && atomic_load(&first->timeline->value) < first->value;
 }
 
-/* Runs the first command, which is not blocked, and removes it even if it fails. */
+/* Gives an exchange to the library. After a failure it counts as done. */
+static sw_status begin_exchange(struct mock *m, struct sw_stream_queue *stream,
+                                struct command *first)
+{
+    first->begun = true;
+    SW_TRY(settle(m));
+    if (!stream->inner) {
+        SW_TRY(m->inner->ops->stream_open(m->inner, &stream->inner));
+    }
+    return sw_device_exchange(m->inner, stream->inner, first->ccl, first->ops, (int)first->n);
+}
+
+/* Runs the first command, which is not blocked, and removes it even if it fails. An exchange is
+ * only begun at first. */
 static sw_status run_first(struct mock *m, struct sw_stream_queue *stream)
 {
+    if (stream->commands[stream->head].kind == COMMAND_EXCHANGE &&
+        !stream->commands[stream->head].begun) {
+        return begin_exchange(m, stream, &stream->commands[stream->head]);
+    }
     const struct command first = stream->commands[stream->head++];
     stream->n_done++;
     if (is_empty(stream)) {
@@ -154,7 +185,7 @@ static sw_status run_all(struct mock *m)
     for (bool any = true; any;) {
         any = false;
         for (struct sw_stream_queue *stream = m->streams; stream; stream = stream->next) {
-            while (!is_empty(stream) && !is_blocked(stream)) {
+            while (!is_empty(stream) && !is_blocked(m, stream)) {
                 any = true;
                 SW_TRY(run_first(m, stream));
             }
@@ -190,13 +221,43 @@ static struct sw_stream_queue *find_runnable(struct mock *m, const struct sw_tim
     enum { MOST = 64 };
     for (int i = 0; i < MOST; i++) {
         struct sw_stream_queue *stream = find_signal(m, timeline, value, position);
-        if (!stream || !is_blocked(stream)) {
+        if (!stream || !is_blocked(m, stream)) {
             return stream;
+        }
+        if (stream->commands[stream->head].kind == COMMAND_EXCHANGE) {
+            return NULL;
         }
         timeline = stream->commands[stream->head].timeline;
         value = stream->commands[stream->head].value;
     }
     return NULL;
+}
+
+static bool has_exchange(const struct mock *m)
+{
+    const struct sw_stream_queue *stream = m->streams;
+    while (stream && (is_empty(stream) || !stream->commands[stream->head].begun)) {
+        stream = stream->next;
+    }
+    return stream != NULL;
+}
+
+/* Releases the lock until another thread changes something. Nobody tells when another rank does, so
+ * exchanges are looked at now and then. */
+static sw_status wait_for_others(struct mock *m)
+{
+    enum { LOOK_NS = 100000, SECOND_NS = 1000000000 };
+    struct timespec until;
+    if (!has_exchange(m)) {
+        pthread_cond_wait(&m->changed, &m->lock);
+        return SW_OK;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK_NS;
+    until.tv_sec += until.tv_nsec >= SECOND_NS;
+    until.tv_nsec %= SECOND_NS;
+    pthread_cond_timedwait(&m->changed, &m->lock, &until);
+    return m->early ? run_all(m) : SW_OK;
 }
 
 /* Brings the counter to value: runs the queue that sets it, or waits, without the lock, for the
@@ -207,9 +268,9 @@ static sw_status bring(struct mock *m, const struct sw_timeline *timeline, int64
         uint64_t position;
         struct sw_stream_queue *stream = find_runnable(m, timeline, value, &position);
         if (!stream) {
-            pthread_cond_wait(&m->changed, &m->lock);
+            SW_TRY(wait_for_others(m));
         }
-        while (stream && stream->n_done < position && !is_blocked(stream)) {
+        while (stream && stream->n_done < position && !is_blocked(m, stream)) {
             SW_TRY(run_first(m, stream));
         }
     }
@@ -219,9 +280,10 @@ static sw_status bring(struct mock *m, const struct sw_timeline *timeline, int64
 static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint64_t position)
 {
     while (stream->n_done < position) {
-        if (is_blocked(stream)) {
+        if (is_blocked(m, stream)) {
             const struct command first = stream->commands[stream->head];
-            SW_TRY(bring(m, first.timeline, first.value));
+            SW_TRY(first.kind == COMMAND_EXCHANGE ? wait_for_others(m)
+                                                  : bring(m, first.timeline, first.value));
         } else {
             SW_TRY(run_first(m, stream));
         }
@@ -301,6 +363,9 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
     }
     *at = stream->next;
     pthread_mutex_unlock(&m->lock);
+    if (stream->inner) {
+        m->inner->ops->stream_close(m->inner, stream->inner);
+    }
     sw_free(stream->commands);
     sw_free(stream);
 }
@@ -461,6 +526,94 @@ static sw_status add_words(struct sw_device *dev, struct sw_stream_queue *on, in
     return push_resolved(m, on, &command, st);
 }
 
+/* ---- exchanges ---- */
+
+static sw_status ccl_facts(struct sw_device *dev, struct sw_ccl_facts *out)
+{
+    return mock_of(dev)->inner->ccl->facts(mock_of(dev)->inner, out);
+}
+
+static sw_status ccl_new_id(struct sw_device *dev, unsigned char id[SW_CCL_ID_BYTES])
+{
+    return mock_of(dev)->inner->ccl->new_id(mock_of(dev)->inner, id);
+}
+
+static sw_status ccl_open(struct sw_device *dev, const struct sw_ccl_options *options,
+                          struct sw_ccl **out)
+{
+    return mock_of(dev)->inner->ccl->open(mock_of(dev)->inner, options, out);
+}
+
+static void ccl_close(struct sw_device *dev, struct sw_ccl *ccl, bool failed)
+{
+    mock_of(dev)->inner->ccl->close(mock_of(dev)->inner, ccl, failed);
+}
+
+static sw_status ccl_check(struct sw_device *dev, struct sw_ccl *ccl)
+{
+    return mock_of(dev)->inner->ccl->check(mock_of(dev)->inner, ccl);
+}
+
+static void ccl_abort(struct sw_device *dev, struct sw_ccl *ccl)
+{
+    mock_of(dev)->inner->ccl->abort(mock_of(dev)->inner, ccl);
+}
+
+/* Bytes of an op's operands, in a group of n members; n is not known here, so only the slice of
+ * which the address is given is checked. */
+static sw_status resolve_op(const struct mock_memory *memory, struct sw_ccl_op *op)
+{
+    void *src = NULL, *dst = NULL;
+    if (op->verb != SW_CCL_RECEIVE) {
+        SW_TRY(sw_mock_memory_resolve(memory, op->src, op->bytes, true, &src));
+    }
+    if (op->verb != SW_CCL_SEND) {
+        SW_TRY(sw_mock_memory_resolve(memory, op->dst, op->bytes, true, &dst));
+    }
+    op->src = src;
+    op->dst = dst;
+    return SW_OK;
+}
+
+static sw_status ccl_exchange(struct sw_device *dev, struct sw_stream_queue *on, struct sw_ccl *ccl,
+                              const struct sw_ccl_op *ops, int n)
+{
+    struct mock *m = mock_of(dev);
+    struct command command = {.kind = COMMAND_EXCHANGE, .ccl = ccl, .n = n};
+    sw_status st = SW_OK;
+    command.ops = sw_alloc("device", (size_t)n * sizeof *ops);
+    SW_TRY_ALLOC(command.ops, "an exchange");
+    memcpy(command.ops, ops, (size_t)n * sizeof *ops);
+    pthread_mutex_lock(&m->lock);
+    for (int i = 0; i < n && st >= 0; i++) {
+        st = resolve_op(&m->memory, &command.ops[i]);
+    }
+    if (st < 0) {
+        sw_free(command.ops);
+    }
+    return push_resolved(m, on, &command, st);
+}
+
+static sw_status ccl_busy(struct sw_device *dev, struct sw_stream_queue *on, bool *out)
+{
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
+    *out = !is_empty(on);
+    pthread_mutex_unlock(&m->lock);
+    return SW_OK;
+}
+
+static const struct sw_ccl_ops mock_ccl = {
+    .facts = ccl_facts,
+    .new_id = ccl_new_id,
+    .open = ccl_open,
+    .close = ccl_close,
+    .check = ccl_check,
+    .abort = ccl_abort,
+    .exchange = ccl_exchange,
+    .busy = ccl_busy,
+};
+
 /* ---- kernels ---- */
 
 static void query(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out)
@@ -599,6 +752,8 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
     SW_TRY_OR(close, m->inner->ops->stream_open(m->inner, &m->inner_stream));
     m->super.kernel_set = m->inner->kernel_set; /* the same kernels, the same bits */
     m->super.memory_bytes = m->inner->memory_bytes;
+    m->super.ccl = m->inner->ccl ? &mock_ccl : NULL;
+    m->super.ccl_bytes = m->inner->ccl_bytes;
     m->super.what = inner ? inner->what : "mock";
     *out = &m->super;
     return SW_OK;

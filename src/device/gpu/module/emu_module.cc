@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/gpu/module/emu_stream.h"
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/tables.h"
 
@@ -71,21 +72,35 @@ static int release(int device, void *mem)
 static int stream_open(int device, void **out)
 {
     (void)device;
-    *out = malloc(1);
-    return *out ? 0 : 2;
+    struct emu_stream *made = (struct emu_stream *)calloc(1, sizeof *made);
+    *out = made;
+    return made ? 0 : 2;
 }
 
-static int stream_close(int device, void *stream)
+static int stream_busy(int device, void *stream, int *busy)
 {
+    struct emu_stream *s = (struct emu_stream *)stream;
     (void)device;
-    free(stream);
+    *busy = s->poll && s->poll(s->work);
+    if (!*busy) {
+        s->poll = nullptr;
+    }
     return 0;
 }
 
 static int stream_wait(int device, void *stream)
 {
-    (void)device;
-    (void)stream;
+    int busy = 1;
+    while (stream_busy(device, stream, &busy) == 0 && busy) {
+        sched_yield();
+    }
+    return 0;
+}
+
+static int stream_close(int device, void *stream)
+{
+    stream_wait(device, stream);
+    free(stream);
     return 0;
 }
 
@@ -168,6 +183,7 @@ const struct sw_gpu_module sw_gpu_module = {
     .stream_open = stream_open,
     .stream_close = stream_close,
     .stream_wait = stream_wait,
+    .stream_busy = stream_busy,
     .copy = copy,
     .fill = fill,
     .signal = signal_word,

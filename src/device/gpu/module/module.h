@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* Incremented by every change of this file, of args.h and of the headers it includes. */
-enum { SW_GPU_ABI = 5 };
+enum { SW_GPU_ABI = 6 };
 
 /* The element type of a kernel instance; PLAIN: the kernel has none. */
 enum sw_gpu_type { SW_GPU_F32, SW_GPU_BF16, SW_GPU_F16, SW_GPU_PLAIN, SW_GPU_N_TYPES };
@@ -75,7 +75,8 @@ struct sw_gpu_module {
     int (*host_release)(int device, void *mem);
     int (*stream_open)(int device, void **out); /* the vendor's handle */
     int (*stream_close)(int device, void *stream);
-    int (*stream_wait)(int device, void *stream); /* the host waits */
+    int (*stream_wait)(int device, void *stream);            /* the host waits */
+    int (*stream_busy)(int device, void *stream, int *busy); /* does it still have work? */
     int (*copy)(int device, void *stream, void *dst, const void *src, size_t bytes);
     int (*fill)(int device, void *stream, void *dst, int byte, size_t bytes);
     /* word: in pinned host memory. signal: the stream sets it; await: the stream waits until it is

@@ -423,6 +423,19 @@ static int stream_wait(int device, void *stream)
     return 0;
 }
 
+static int stream_busy(int device, void *stream, int *busy)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    const GPU(Error_t) code = GPU(StreamQuery)((GPU(Stream_t))stream);
+    *busy = code == GPU(ErrorNotReady);
+    if (*busy) {
+        (void)GPU(GetLastError)();
+        return 0;
+    }
+    GPU_RETURN_IF(code);
+    return 0;
+}
+
 static int copy(int device, void *stream, void *dst, const void *src, size_t bytes)
 {
     GPU_RETURN_IF(GPU(SetDevice)(device));
@@ -471,6 +484,7 @@ const struct sw_gpu_module sw_gpu_module = {
     .stream_open = stream_open,
     .stream_close = stream_close,
     .stream_wait = stream_wait,
+    .stream_busy = stream_busy,
     .copy = copy,
     .fill = fill,
     .signal = signal_word,
