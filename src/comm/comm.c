@@ -177,6 +177,12 @@ int sw_comm_size(const sw_comm *comm)
     return comm->transport.size;
 }
 
+double sw_comm_deadline(const sw_comm *comm)
+{
+    enum { DEFAULT_S = 300 };
+    return comm->transport.deadline_s > 0 ? comm->transport.deadline_s : DEFAULT_S;
+}
+
 void sw_comm_traffic(const sw_comm *comm, struct sw_traffic *out)
 {
     pthread_mutex_lock(&comm->shared->lock);

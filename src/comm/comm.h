@@ -13,6 +13,11 @@ sw_status sw_comm_check_deadline(double deadline_s);
 /* The number in a group of a rank of the world; -1 = it is no member. */
 int sw_comm_member(const struct sw_group_options *group, int world_rank);
 
+/* Longest wait for another rank, in seconds. */
+double sw_comm_deadline(const sw_comm *comm);
+/* Counts a call, and the bytes that it sent, of an exchange that passed through no transport. */
+void sw_comm_count(sw_comm *comm, enum sw_comm_op op, int64_t bytes);
+
 /* ---- say.c: what errors say ---- */
 
 enum { SW_RANK_TEXT = 24, SW_WHERE_TEXT = 640 };

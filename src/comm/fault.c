@@ -114,6 +114,7 @@ static struct sw_transport wrapped(struct fault *fault)
                                  .size = fault->inner.size,
                                  .exchange = exchange,
                                  .abort = give_up,
+                                 .deadline_s = fault->inner.deadline_s,
                                  .close = close_group};
 }
 

@@ -47,8 +47,6 @@ sw_status sw_comm_exchange(sw_comm *comm, enum sw_comm_op op, int n_sends, int n
 /* A collective with one item. */
 sw_status sw_comm_run_one(sw_comm *comm, enum sw_comm_op op, const void *src, void *dst,
                           size_t slice_bytes, const char *what);
-/* Counts a call and the bytes that it sent. */
-void sw_comm_count(sw_comm *comm, enum sw_comm_op op, int64_t bytes);
 
 /* Rank in the transport of a rank of this communicator. */
 static inline int sw_comm_peer_of(const sw_comm *comm, int rank)

@@ -371,6 +371,7 @@ static void join(struct room *room, int rank, double deadline_s, struct sw_trans
                                  .size = room->size,
                                  .exchange = exchange,
                                  .abort = give_up,
+                                 .deadline_s = deadline_s,
                                  .close = leave_group};
 }
 

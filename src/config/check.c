@@ -166,6 +166,11 @@ static bool boundary_without_whole_gradients(const struct sw_config *c)
     return c->spillway.reduce == SW_REDUCE_BOUNDARY && c->zero.stage >= 2;
 }
 
+static bool library_sums_by_host(const struct sw_config *c)
+{
+    return c->spillway.library_sums && c->spillway.comm == SW_COMM_BY_HOST;
+}
+
 static bool host_updates_without_states(const struct sw_config *c)
 {
     return c->spillway.update == SW_PLACE_HOST &&
@@ -377,6 +382,8 @@ static const struct rule impossible[] = {
      "or use Adam or AdamW"},
     {"spillway.reduce", boundary_without_whole_gradients,
      "\"boundary\" needs whole gradients, which stages 2 and 3 do not keep"},
+    {"spillway.library_sums", library_sums_by_host,
+     "needs a library that exchanges: spillway.comm \"library\", or \"auto\" on GPUs"},
     {"spillway.update", host_updates_without_states,
      "\"host\" needs optimizer states in host memory: zero_optimization.offload_optimizer.device "
      "\"cpu\""},

@@ -186,6 +186,8 @@ enum sw_loss_mean {
 /* Where states that lie in host memory are updated. */
 enum sw_update_place { SW_PLACE_AUTO, SW_PLACE_DEVICE, SW_PLACE_HOST };
 enum sw_moments { SW_MOMENTS_FP32, SW_MOMENTS_BF16, SW_MOMENTS_8BIT };
+/* Who exchanges among the devices of ranks. AUTO: the library on GPUs that have one. */
+enum sw_comm_by { SW_COMM_BY_AUTO, SW_COMM_BY_LIBRARY, SW_COMM_BY_HOST };
 enum sw_reduce_order { SW_REDUCE_CANONICAL, SW_REDUCE_BOUNDARY };
 /* The schedules of micro-batches: name, and value of spillway.schedule. plan/order.c has a row for
  * each. Those after VERTICAL are for pipelines, with spillway.mesh.pipe above 1. */
@@ -273,7 +275,9 @@ struct sw_spillway_config {
     int64_t disk_slots;
     struct sw_recompute recompute;
     bool recompute_cheap;
-    int reduce;   /* enum sw_reduce_order */
+    int reduce; /* enum sw_reduce_order */
+    int comm;   /* enum sw_comm_by */
+    bool library_sums;
     int schedule; /* enum sw_step_schedule */
     int kernels;  /* enum sw_kernel_set */
     bool allow_other_math;

@@ -547,6 +547,7 @@ static const char *const micro_batches[] = {"auto", NULL};
 static const char *const recomputes[] = {"none", "blocks", NULL};
 static const char *const moments[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
+static const char *const comms[] = {"auto", "library", "host", NULL};
 static const char *const updates[] = {"auto", "device", "host", NULL};
 #define NAME(NAME, name) name,
 static const char *const schedules[] = {SW_STEP_SCHEDULES(NAME) NULL};
@@ -636,6 +637,15 @@ static const struct config_field spillway_fields[] = {
            "order in which gradients are summed: micro-batch by micro-batch (canonical), or per "
            "rank first (boundary)",
            BUILT),
+    CHOICE("comm", AT(spillway.comm), "\"auto\"", comms,
+           "what exchanges among the GPUs of ranks: NCCL or RCCL (library), or the transport that "
+           "started the job, through host memory (host); auto = the library on GPUs, if all ranks "
+           "have it",
+           BUILT),
+    BOOL("library_sums", AT(spillway.library_sums), "false",
+         "let that library add what ranks send, in an order of its own, instead of adding it in "
+         "the order of ranks; the results then depend on the number of ranks",
+         BUILT),
     CHOICE("schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
            "order of a step: one micro-batch after the other (horizontal), or all of them block by "
            "block, so that parameters move once per step (vertical); for pipelines: all forward "

@@ -117,6 +117,10 @@ void sw_engine_budgets(const struct sw_engine *e, size_t out[SW_TIER_COUNT])
     const struct sw_device *dev = e->device;
     out[SW_TIER_DEVICE] =
         budget_of(e, "spillway.device_memory", c->device_memory_bytes, dev->memory_bytes);
+    const size_t taken = sw_engine_library_bytes(e);
+    if (out[SW_TIER_DEVICE] > 0 && taken > 0) { /* 0 = unlimited */
+        out[SW_TIER_DEVICE] = out[SW_TIER_DEVICE] > taken ? out[SW_TIER_DEVICE] - taken : 1;
+    }
     out[SW_TIER_HOST] = budget_of(e, "spillway.host_memory", c->host_memory_bytes, dev->host_bytes);
     out[SW_TIER_DISK] = budget_of(e, "spillway.nvme_space", c->nvme_space_bytes, dev->disk_bytes);
 }

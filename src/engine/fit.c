@@ -155,6 +155,11 @@ static uint64_t extra_fingerprint(const struct sw_engine *e)
         /* the order of the sum depends on the ranks */
         h = sw_hash(h, &e->data.size, sizeof e->data.size);
     }
+    if (e->agreed.uses_library && e->config->spillway.library_sums) {
+        /* so does that of the library */
+        const int ranks[] = {e->data.size, 1};
+        h = sw_hash(h, ranks, sizeof ranks);
+    }
     for (size_t i = 0; i < SW_LEN(cuts); i++) {
         const int cut[] = {(int)cuts[i], sw_mesh_size(&e->mesh, 1U << cuts[i])};
         h = cut[1] > 1 ? sw_hash(h, cut, sizeof cut) : h;
@@ -371,7 +376,7 @@ static sw_status search(struct sw_engine *e, struct sw_policy *out)
         .fixed = fixed_options(e),
         .asked = asked_policy(e),
         .slots = c->disk_slots,
-        .one_slot = e->one_slot,
+        .one_slot = e->agreed.one_slot,
         .transfer_bytes = (size_t)c->transfer_bytes,
         .sub_group_elems = e->config->zero.sub_group_elems,
         .any_micro_batch = c->micro_batch == SW_MICRO_BATCH_AUTO,

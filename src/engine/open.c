@@ -175,7 +175,7 @@ static sw_status plan_in_one_slot(struct sw_engine *e)
 {
     sw_plan_close(e->plan);
     e->plan = NULL;
-    e->one_slot = true;
+    e->agreed.one_slot = true;
     SW_TRY(sw_engine_make_plan(e));
     return sw_weights_index(&e->weights, e->plan);
 }
@@ -231,12 +231,14 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     e->weights.scratch = e->scratch;
     SW_TRY(check_same_math(e));
     /* a plan with two slots has collectives that a plan with one slot does not have */
-    SW_TRY(is_any(e, !e->plan->update.two_slots, "the places of states", &e->one_slot));
-    if (e->one_slot && e->plan->update.two_slots) {
+    SW_TRY(is_any(e, !e->plan->update.two_slots, "the places of states", &e->agreed.one_slot));
+    if (e->agreed.one_slot && e->plan->update.two_slots) {
         SW_TRY(plan_in_one_slot(e));
     }
     const struct sw_executor_options options = {.swap = sw_engine_swap(e),
                                                 .comm = o->run.comm,
+                                                .library = e->agreed.uses_library,
+                                                .library_sums = e->config->spillway.library_sums,
                                                 .host = e->host,
                                                 .verify = o->run.verify,
                                                 .profile = o->run.profile,
@@ -267,6 +269,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_find_hosts(e));
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
+    SW_TRY(sw_engine_choose_library(e));
     warn(e);
     if (!o->plan.only) { /* before the ranks search for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));

@@ -92,6 +92,12 @@ struct engine_search {
     struct sw_plan_refusal *refusal; /* see struct sw_search; borrowed while opening */
 };
 
+/* All ranks agree on these. */
+struct engine_agreed {
+    bool one_slot;     /* some rank has no room for two slots, see sw_plan_options */
+    bool uses_library; /* library.c: the devices' library exchanges among ranks */
+};
+
 enum { SW_HOST_NAME = 64 }; /* bytes, with the terminating NUL */
 
 struct sw_engine {
@@ -121,7 +127,7 @@ struct sw_engine {
     struct engine_progress progress;
     uint64_t seed;
     struct engine_search search;
-    bool one_slot; /* some rank has no room for two slots, see sw_plan_options */
+    struct engine_agreed agreed;
 
     /* the run that drives the engine, on rank 0; zeros elsewhere */
     struct sw_training training;
@@ -179,6 +185,13 @@ bool sw_engine_packs_rows(const struct sw_engine *e);
 /* Bytes of each tier that a plan may use: the configured budgets; on a GPU, at most its free
  * memory; on a simulated one, what its cluster has unless the key is given. 0 = unlimited. */
 void sw_engine_budgets(const struct sw_engine *e, size_t out[SW_TIER_COUNT]);
+
+/* ---- library.c ---- */
+/* Sets uses_library: the device's library exchanges among ranks. SW_E_CONFIG names ranks that
+ * cannot do so together. Collective, except with plan.only. */
+sw_status sw_engine_choose_library(struct sw_engine *e);
+/* Device memory that its communicators take. */
+size_t sw_engine_library_bytes(const struct sw_engine *e);
 
 /* ---- optimizer.c ---- */
 /* wanted: train if the configuration has an optimizer. */

@@ -59,8 +59,9 @@ static sw_status travel(const struct exchange *x, enum sw_comm_op op, const void
                                         .src = src,
                                         .dst = dst,
                                         .slice_bytes = x->slice,
-                                        .what = x->call->instr->about->where};
-    return sw_stage_exchange(x->stage, x->call->comm, x->items, 1, x->items + 1);
+                                        .what = x->call->instr->about->where,
+                                        .dtype = x->call->instr->exchange.dtype};
+    return sw_stage_exchange(x->stage, &x->call->route, x->items, 1, x->items + 1);
 }
 
 /* Exchanges slices without a sum. */
@@ -90,7 +91,7 @@ static sw_status add_slices(const struct exchange *x, void *out)
         .dtype = dtype,
         .slices = arrived,
         .n = (int64_t)(x->slice / sw_dtype_bytes(dtype)),
-        .n_slices = x->n,
+        .n_slices = x->stage->library_sums ? 1 : x->n,
         .fresh = true,
         .rounded = is_wide ? NULL : out,
     };
@@ -116,7 +117,7 @@ static sw_status all_reduce(const struct exchange *x)
 
 static sw_status pass(const struct exchange *x, enum sw_comm_op op, int peer)
 {
-    return sw_stage_pass(x->stage, x->call->comm, op, peer, x->call->at[0], x->slice,
+    return sw_stage_pass(x->stage, &x->call->route, op, peer, x->call->at[0], x->slice,
                          x->call->instr->about->where);
 }
 
@@ -128,9 +129,9 @@ sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collec
         .stage = stage,
         .call = call,
         .items = items,
-        .areas = sw_instr_areas(instr, sw_comm_size(call->comm)),
-        .n = sw_comm_size(call->comm),
-        .me = sw_comm_rank(call->comm),
+        .areas = sw_instr_areas(instr, sw_comm_size(call->route.comm)),
+        .n = sw_comm_size(call->route.comm),
+        .me = sw_comm_rank(call->route.comm),
         .slice = (size_t)instr->bytes,
     };
     switch (instr->verb) {

@@ -21,22 +21,35 @@ static const char *name_of(const struct sw_collective_call *call)
 static struct sw_comm_item item_of(const struct sw_collective_call *call)
 {
     const size_t slice = (size_t)call->instr->bytes;
-    return call->instr->verb == SW_VERB_REDUCE ? (struct sw_comm_item){.op = SW_COMM_REDUCE_SCATTER,
-                                                                       .src = call->at[1],
-                                                                       .dst = call->workspace,
-                                                                       .slice_bytes = slice,
-                                                                       .what = name_of(call)}
-                                               : (struct sw_comm_item){.op = SW_COMM_ALL_GATHER,
-                                                                       .src = call->at[0],
-                                                                       .dst = call->at[1],
-                                                                       .slice_bytes = slice,
-                                                                       .what = name_of(call)};
+    return call->instr->verb == SW_VERB_REDUCE
+               ? (struct sw_comm_item){.op = SW_COMM_REDUCE_SCATTER,
+                                       .src = call->at[1],
+                                       .dst = call->workspace,
+                                       .slice_bytes = slice,
+                                       .what = name_of(call),
+                                       .dtype = call->instr->exchange.dtype}
+               : (struct sw_comm_item){.op = SW_COMM_ALL_GATHER,
+                                       .src = call->at[0],
+                                       .dst = call->at[1],
+                                       .slice_bytes = slice,
+                                       .what = name_of(call)};
 }
 
 static bool is_idle(sw_comm *comm, const struct sw_comm_job *job,
                     const struct sw_collective_call *call)
 {
     return sw_comm_rank(comm) >= sw_step_active(&job->plan->step, job->round + call->instr->micro);
+}
+
+/* The library adds what all ranks send, also those without a micro-batch. */
+static sw_status clear_idle(sw_comm *comm, const struct sw_comm_job *job,
+                            const struct sw_collective_call *call)
+{
+    const struct sw_operand *grad = &call->operands[1];
+    const bool idle = !call->instr->exchange.whole_step && is_idle(comm, job, call);
+    return job->stage->library_sums && idle
+               ? sw_device_fill(job->stage->dev, job->stage->on, call->at[1], 0, grad->bytes)
+               : SW_OK;
 }
 
 /* Adds the shards that have arrived to the sum of this rank. */
@@ -51,15 +64,16 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
         .dtype = instr->exchange.dtype,
         .slices = call->workspace,
         .n = instr->bytes / (int64_t)sw_dtype_bytes(instr->exchange.dtype),
-        .n_slices = of_steps ? n_ranks : sw_step_active(&job->plan->step, round),
+        .n_slices = job->stage->library_sums ? 1
+                    : of_steps               ? n_ranks
+                                             : sw_step_active(&job->plan->step, round),
         .fresh = round == 0 || of_steps,
     };
     return sw_device_add_slices(job->stage->dev, job->stage->on, &sum);
 }
 
 /* Words of exact sums add without rounding, so the order of ranks does not matter. */
-static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
-                             struct sw_comm_item *items)
+static sw_status merge_words(const struct sw_comm_job *job, struct sw_comm_item *items)
 {
     const struct sw_collective_call *call = &job->calls[0];
     const struct sw_stage *stage = job->stage;
@@ -70,9 +84,9 @@ static sw_status merge_words(sw_comm *comm, const struct sw_comm_job *job,
                                      .slice_bytes = (size_t)bytes,
                                      .what = call->instr->about->tensor ? "the gradient norm"
                                                                         : "the norms of a tensor"};
-    SW_TRY(sw_stage_exchange(stage, comm, items, 1, items + 1));
+    SW_TRY(sw_stage_exchange(stage, &call->route, items, 1, items + 1));
     SW_TRY(sw_device_add_words(stage->dev, stage->on, call->at[0], call->workspace,
-                               sw_comm_size(comm), bytes / (int64_t)sizeof(int64_t)));
+                               sw_comm_size(call->route.comm), bytes / (int64_t)sizeof(int64_t)));
     return sw_stage_wait(stage);
 }
 
@@ -90,7 +104,8 @@ static sw_status count_rows(sw_comm *comm, const struct sw_comm_job *job,
             items[n++] = sw_sparse_count(call, ranks, is_idle(comm, job, call));
         }
     }
-    return n > 0 ? sw_stage_exchange(job->stage, comm, items, n, items + job->n) : SW_OK;
+    return n > 0 ? sw_stage_exchange(job->stage, &job->calls[0].route, items, n, items + job->n)
+                 : SW_OK;
 }
 
 /* Packs the rows of an exchange in the memory of its gradient. Shortens the item to them; *sent
@@ -112,7 +127,7 @@ static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct 
                            int64_t *sent)
 {
     if (job->calls[0].instr->verb == SW_VERB_MERGE) {
-        return merge_words(comm, job, items);
+        return merge_words(job, items);
     }
     SW_TRY(sw_stage_wait(job->stage));
     SW_TRY(count_rows(comm, job, items));
@@ -123,10 +138,11 @@ static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct 
             pack_rows(comm, job, call, &items[k], sent);
         } else if (call->instr->verb == SW_VERB_REDUCE) {
             SW_TRY(clear_padding(job->stage, call));
+            SW_TRY(clear_idle(comm, job, call));
         }
     }
     SW_TRY(sw_stage_wait(job->stage));
-    SW_TRY(sw_stage_exchange(job->stage, comm, items, job->n, items + job->n));
+    SW_TRY(sw_stage_exchange(job->stage, &job->calls[0].route, items, job->n, items + job->n));
     for (int32_t k = 0; k < job->n; k++) {
         if (job->calls[k].instr->exchange.rows > 0) {
             const int64_t round = job->round + job->calls[k].instr->micro;
@@ -174,7 +190,7 @@ static void write_phase(const struct sw_comm_job *job, struct sw_str *out)
 
 /* Names the instruction, with its phase; that of an activation with its group, of which there may
  * be several. */
-static sw_status fail(const struct sw_comm_job *job, sw_status st)
+sw_status sw_collectives_blame(const struct sw_comm_job *job, sw_status st)
 {
     const struct sw_instr *instr = job->calls[0].instr;
     struct sw_str text = {0};
@@ -191,28 +207,41 @@ static sw_status fail(const struct sw_comm_job *job, sw_status st)
     return st;
 }
 
-sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items)
+/* rows: see run_batch */
+static void count(const struct sw_comm_job *job, int64_t rows, int64_t begin_ns, int64_t end_ns)
 {
-    const int64_t begin = sw_now_ns();
-    sw_comm *comm = job->calls[0].comm;
-    int64_t rows = 0;
-    const sw_status st = job->calls[0].instr->verb > SW_VERB_MERGE
-                             ? sw_activation_run(job->stage, &job->calls[0], items)
-                             : run_batch(comm, job, items, &rows);
-    if (st < 0) {
-        return fail(job, st);
-    }
+    sw_comm *comm = job->calls[0].route.comm;
     const struct sw_instr_traffic bytes = count_bytes(job, comm);
-    const int64_t more = rows * (sw_comm_size(comm) - 1), end = sw_now_ns();
+    const int64_t more = rows * (sw_comm_size(comm) - 1);
     sw_meter_ran(job->meter, &(struct sw_span){.queue = job->stage->queue,
                                                .program = job->i_program,
                                                .instr = job->instr,
                                                .bytes_in = bytes.received + more,
                                                .bytes_out = bytes.sent + more,
-                                               .begin_ns = begin,
-                                               .end_ns = end});
+                                               .begin_ns = begin_ns,
+                                               .end_ns = end_ns});
     if (job->ns) {
-        *job->ns += end - begin;
+        *job->ns += end_ns - begin_ns;
+    }
+}
+
+void sw_collectives_ran(const struct sw_comm_job *job, int64_t begin_ns, int64_t end_ns)
+{
+    count(job, 0, begin_ns, end_ns);
+}
+
+sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items)
+{
+    const int64_t begin = sw_now_ns();
+    int64_t rows = 0;
+    const sw_status st = job->calls[0].instr->verb > SW_VERB_MERGE
+                             ? sw_activation_run(job->stage, &job->calls[0], items)
+                             : run_batch(job->calls[0].route.comm, job, items, &rows);
+    if (st < 0) {
+        return sw_collectives_blame(job, st);
+    }
+    if (!job->stage->in_order) {
+        count(job, rows, begin, sw_now_ns());
     }
     return SW_OK;
 }

@@ -9,7 +9,7 @@
 /* A collective, prepared when the plan is loaded. */
 struct sw_collective_call {
     const struct sw_instr *instr;
-    sw_comm *comm;                     /* of its group; SEND and RECV: of the two ranks */
+    struct sw_route route;             /* of its group; SEND and RECV: of the two ranks */
     const struct sw_operand *operands; /* [instr->n_in] */
     void *at[4];                       /* addresses of the operands */
     void *workspace;
@@ -49,6 +49,10 @@ void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active
 sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collective_call *call,
                             struct sw_comm_item *items);
 
-/* Runs the batch. The message of a failure begins with the instruction. items: scratch,
- * [2 job->n] */
+/* Runs the batch, or queues it if its stage is in_order. The message of a failure begins with the
+ * instruction. items: scratch, [2 job->n] */
 sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items);
+/* After a batch that was queued: counts its time and bytes. */
+void sw_collectives_ran(const struct sw_comm_job *job, int64_t begin_ns, int64_t end_ns);
+/* Puts the instruction in front of the present message. */
+sw_status sw_collectives_blame(const struct sw_comm_job *job, sw_status st);

@@ -5,6 +5,7 @@
 // several chunks a rank may send both kinds to the same one, which takes them in its own order.
 #include <stdlib.h>
 
+#include "comm/comm.h"
 #include "run/executor.h"
 
 /* The link that an instruction uses; its communicator is not open yet. Numbers are equal on all its
@@ -54,6 +55,74 @@ static int by_number(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
+/* Hashes what this rank sends and receives over a link, in its order. */
+static uint64_t hash_order(const struct sw_executor *ex, const struct link *link)
+{
+    uint64_t h = SW_HASH_INIT;
+    for (int p = 0; p < ex->plan->n_programs; p++) {
+        const struct sw_program *program = &ex->plan->programs[p];
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            const struct sw_instr *instr = &program->instrs[i];
+            if (!sw_instr_exchanges(instr) || link_of(ex->plan, instr).number != link->number) {
+                continue;
+            }
+            const bool is_pair = link->from >= 0;
+            const int64_t facts[] = {is_pair ? 0 : (int64_t)instr->verb, instr->bytes,
+                                     (int64_t)instr->exchange.dtype, instr->exchange.batch,
+                                     is_pair ? 0 : instr->exchange.peer};
+            h = sw_hash(h, facts, sizeof facts);
+        }
+    }
+    return h;
+}
+
+/* Finds ranks with another order of exchanges before any of them waits in a step. */
+static sw_status compare_order(const struct sw_executor *ex, const struct link *link,
+                               const char *name)
+{
+    const struct sw_group *group = &ex->plan->groups[link->group];
+    const int n = sw_comm_size(link->route.comm), me = sw_comm_rank(link->route.comm);
+    const uint64_t mine = hash_order(ex, link);
+    uint64_t *all = sw_alloc("run", (size_t)n * sizeof *all);
+    SW_TRY_ALLOC(all, "the order of exchanges");
+    sw_status st =
+        sw_comm_all_gather(link->route.comm, &mine, all, sizeof mine, "the order of exchanges");
+    for (int r = 0; r < n && st >= 0; r++) {
+        if (all[r] != mine) {
+            const bool ascends = link->from < link->to;
+            const int member = link->from < 0 ? r : (r == 0) == ascends ? link->from : link->to;
+            st = SW_FAIL(SW_E_PEER,
+                         "rank %d has another order of exchanges in group %s than rank %d, whose "
+                         "plan differs",
+                         group->ranks[member], name,
+                         group->ranks[link->from < 0         ? me
+                                      : (me == 0) == ascends ? link->from
+                                                             : link->to]);
+        }
+    }
+    sw_free(all);
+    return st;
+}
+
+/* The id of one member travels over the transport. */
+static sw_status open_ccl(struct sw_executor *ex, struct link *link, const char *name)
+{
+    sw_comm *comm = link->route.comm;
+    struct sw_ccl_facts facts;
+    struct sw_ccl_options options = {.rank = sw_comm_rank(comm),
+                                     .n = sw_comm_size(comm),
+                                     .deadline_s = sw_comm_deadline(comm),
+                                     .name = name};
+    if (options.n == 1) {
+        return SW_OK;
+    }
+    SW_TRY(ex->dev->ccl->facts(ex->dev, &facts));
+    SW_TRY(compare_order(ex, link, name));
+    SW_TRY(options.rank == 0 ? ex->dev->ccl->new_id(ex->dev, options.id) : SW_OK);
+    SW_TRY(sw_comm_broadcast(comm, 0, options.id, sizeof options.id, "an id of the library"));
+    return ex->dev->ccl->open(ex->dev, &options, &link->route.ccl);
+}
+
 static sw_status open_link(struct sw_executor *ex, struct link *link, int32_t most_items)
 {
     const struct sw_group *group = &ex->plan->groups[link->group];
@@ -63,21 +132,22 @@ static sw_status open_link(struct sw_executor *ex, struct link *link, int32_t mo
     if (link->from < 0) {
         const struct sw_group_options all = {
             .number = link->number, .ranks = group->ranks, .n = group->n, .name = name};
-        SW_TRY(sw_comm_open_group(ex->options.comm, &all, &link->comm));
+        SW_TRY(sw_comm_open_group(ex->options.comm, &all, &link->route.comm));
     } else {
         const bool ascends = link->from < link->to;
         pair[0] = group->ranks[ascends ? link->from : link->to];
         pair[1] = group->ranks[ascends ? link->to : link->from];
         const struct sw_group_options two = {
             .number = link->number, .ranks = pair, .n = 2, .name = name};
-        SW_TRY(sw_comm_open_group(ex->options.comm, &two, &link->comm));
+        SW_TRY(sw_comm_open_group(ex->options.comm, &two, &link->route.comm));
     }
-    return sw_comm_reserve(link->comm, most_items);
+    SW_TRY(sw_comm_reserve(link->route.comm, most_items));
+    return ex->options.library ? open_ccl(ex, link, name) : SW_OK;
 }
 
-sw_comm *sw_executor_comm(const struct sw_executor *ex, const struct sw_instr *instr)
+struct link *sw_executor_link(const struct sw_executor *ex, const struct sw_instr *instr)
 {
-    return find_link(&ex->exchanges, link_of(ex->plan, instr).number)->comm;
+    return find_link(&ex->exchanges, link_of(ex->plan, instr).number);
 }
 
 static sw_status note_links(struct sw_executor *ex)
@@ -89,6 +159,28 @@ static sw_status note_links(struct sw_executor *ex)
                 const struct link link = link_of(ex->plan, &program->instrs[i]);
                 SW_TRY(add_link(&ex->exchanges, &link));
             }
+        }
+    }
+    return SW_OK;
+}
+
+/* Scratch for the library's calls of each queue. */
+static sw_status open_stages(struct sw_executor *ex, const int64_t n_jobs[SW_QUEUE_COUNT],
+                             int32_t most_items)
+{
+    int most = 1;
+    for (int i = 0; i < ex->exchanges.n_links; i++) {
+        const int n = sw_comm_size(ex->exchanges.links[i].route.comm);
+        most = n > most ? n : most;
+    }
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        struct sw_stage *stage = &ex->stages[q];
+        if (sw_queue_exchanges((enum sw_queue)q) && n_jobs[q] > 0) {
+            stage->ops = sw_alloc("run", (size_t)most_items * (size_t)sw_stage_most_ops(most) *
+                                             sizeof *stage->ops);
+            SW_TRY_ALLOC(stage->ops, "exchanges");
+            stage->in_order = true;
+            stage->library_sums = ex->options.library_sums;
         }
     }
     return SW_OK;
@@ -113,17 +205,27 @@ sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[S
     for (int i = 0; i < exchanges->n_links; i++) {
         SW_TRY(open_link(ex, &exchanges->links[i], most_items));
     }
-    return SW_OK;
+    if (!ex->options.library) {
+        return SW_OK;
+    }
+    SW_TRY(sw_guard_open(ex, &exchanges->guard));
+    return open_stages(ex, n_jobs, most_items);
 }
 
 void sw_executor_close_groups(struct sw_executor *ex)
 {
+    const bool failed = sw_guard_close(ex->exchanges.guard);
     for (int i = 0; i < ex->exchanges.n_links; i++) {
-        sw_comm_close(ex->exchanges.links[i].comm, false);
+        struct link *link = &ex->exchanges.links[i];
+        if (link->route.ccl) {
+            ex->dev->ccl->close(ex->dev, link->route.ccl, failed);
+        }
+        sw_comm_close(link->route.comm, failed);
     }
     sw_free(ex->exchanges.links);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         sw_free(ex->exchanges.items[q]);
+        sw_free(ex->stages[q].ops);
     }
 }
 
@@ -136,7 +238,7 @@ void sw_executor_traffic(const struct sw_executor *ex, int group, struct sw_traf
         if (link->group != group) {
             continue;
         }
-        sw_comm_traffic(link->comm, &one);
+        sw_comm_traffic(link->route.comm, &one);
         for (int op = 0; op < SW_COMM_OP_COUNT; op++) {
             out->calls[op] += one.calls[op];
             out->sent[op] += one.sent[op];
@@ -155,13 +257,13 @@ static void go_to_slot(const struct sw_executor *ex, struct sw_collective_call *
     }
 }
 
-sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
-                               const struct sw_queue_job *what)
+static struct sw_comm_job job_of(struct sw_executor *ex, enum sw_queue queue,
+                                 const struct sw_queue_job *what)
 {
     const struct sw_program *program = what->program;
     const int32_t i = what->instr;
     struct loaded *loaded = &ex->programs[program - ex->plan->programs];
-    const struct sw_comm_job job = {
+    return (struct sw_comm_job){
         .i_program = sw_executor_index(ex, program),
         .plan = ex->plan,
         .meter = &ex->meter,
@@ -172,6 +274,30 @@ sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
         .round = what->round,
         .ns = ex->meter.profiles ? &loaded->steps[i].profile.ns : NULL,
     };
-    go_to_slot(ex, &loaded->calls[i], job.n, what->round);
+}
+
+sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
+                               const struct sw_queue_job *what)
+{
+    const struct sw_comm_job job = job_of(ex, queue, what);
+    struct loaded *loaded = &ex->programs[what->program - ex->plan->programs];
+    go_to_slot(ex, &loaded->calls[what->instr], job.n, what->round);
+    if (ex->stages[queue].in_order) {
+        atomic_fetch_add(&sw_executor_link(ex, &what->program->instrs[what->instr])->n_issued, 1);
+    }
     return sw_collectives_run(&job, ex->exchanges.items[queue]);
+}
+
+void sw_executor_exchanged(struct sw_executor *ex, enum sw_queue queue,
+                           const struct sw_queue_job *what, int64_t begin_ns, int64_t end_ns)
+{
+    const struct sw_comm_job job = job_of(ex, queue, what);
+    sw_collectives_ran(&job, begin_ns, end_ns);
+}
+
+sw_status sw_executor_blame(struct sw_executor *ex, enum sw_queue queue,
+                            const struct sw_queue_job *what, sw_status st)
+{
+    const struct sw_comm_job job = job_of(ex, queue, what);
+    return sw_collectives_blame(&job, st);
 }

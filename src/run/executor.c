@@ -156,13 +156,16 @@ static sw_status follow(struct sw_executor *ex, const struct sw_step_phase *phas
     return SW_OK;
 }
 
-/* After a failure: waits for jobs that have begun and for computation, and drops the rest. */
+/* After a failure: waits for jobs that have begun and for computation, and drops the rest. If a
+ * queue has failed, that is the cause. */
 static sw_status end_run(struct sw_executor *ex, sw_status st)
 {
     char message[1024];
     if (st >= 0) {
         return st;
     }
+    const sw_status cause = ex->queues ? sw_queues_status(ex->queues) : SW_OK;
+    st = cause < 0 ? cause : st;
     snprintf(message, sizeof message, "%s", sw_error_message());
     if (ex->queues) {
         sw_queues_stop(ex->queues);
@@ -185,6 +188,7 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
     if (runs) {
         sw_meter_end(&ex->meter, begun);
     }
+    ex->fault.run_failed = st < 0;
     return end_run(ex, st);
 }
 

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "run/collectives.h"
+#include "run/guard.h"
 #include "run/meter.h"
 #include "run/queues.h"
 #include "run/staging.h"
@@ -48,7 +49,8 @@ struct phase { /* a phase that has begun */
     int64_t mark;             /* 0 = it ends when the issuing thread says so */
 };
 
-struct held { /* disk error that a queue's thread met */
+struct held {        /* disk error that a queue's thread met */
+    bool run_failed; /* the latest run did, for whatever reason */
     pthread_mutex_t lock;
     atomic_int st;
     char message[1024];
@@ -58,12 +60,14 @@ struct link {     /* a communicator that exchanges of a group use */
     int number;   /* see sw_comm_open_group */
     int group;    /* index into the plan's groups */
     int from, to; /* SEND and RECV: members of the group; -1 = it has all members */
-    sw_comm *comm;
+    struct sw_route route;
+    atomic_llong n_issued; /* exchanges that were queued on a stream */
 };
 struct exchanges {
     struct link *links; /* [n_links] by number */
     int n_links;
     struct sw_comm_item *items[SW_QUEUE_COUNT]; /* scratch of a batch, by queue */
+    struct sw_guard *guard;                     /* of exchanges by a library; NULL = none */
 };
 
 struct sw_executor {
@@ -172,8 +176,14 @@ sw_status sw_executor_fault(struct sw_executor *ex);
 sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[SW_QUEUE_COUNT],
                                   int32_t most_items);
 void sw_executor_close_groups(struct sw_executor *ex);
-/* The communicator of an exchange, after sw_executor_open_groups. */
-sw_comm *sw_executor_comm(const struct sw_executor *ex, const struct sw_instr *instr);
-/* Runs a batch of exchanges on the thread of their queue. */
+/* The members of an exchange, after sw_executor_open_groups. */
+struct link *sw_executor_link(const struct sw_executor *ex, const struct sw_instr *instr);
+/* Runs a batch of exchanges on the thread of their queue, or queues it if the queue is in order. */
 sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
                                const struct sw_queue_job *what);
+/* Counts a batch that was queued, and has passed. */
+void sw_executor_exchanged(struct sw_executor *ex, enum sw_queue queue,
+                           const struct sw_queue_job *what, int64_t begin_ns, int64_t end_ns);
+/* Puts the instruction of a job in front of the present message. */
+sw_status sw_executor_blame(struct sw_executor *ex, enum sw_queue queue,
+                            const struct sw_queue_job *what, sw_status st);

@@ -44,7 +44,7 @@ static sw_status load_step(struct sw_executor *ex, const struct sw_program *prog
         *call = (struct sw_collective_call){.instr = instr,
                                             .operands = operands,
                                             .workspace = step->workspace,
-                                            .comm = sw_executor_comm(ex, instr)};
+                                            .route = sw_executor_link(ex, instr)->route};
         for (int k = 0; k < instr->n_in; k++) {
             call->at[k] = sw_executor_address(ex, &operands[k]);
         }
@@ -161,11 +161,31 @@ static sw_status end_beside(void *ctx, enum sw_queue queue, const struct sw_queu
                                      : sw_executor_end_move(ex, job, &ex->flights[queue][slot]);
 }
 
+static sw_status enqueue_exchange(void *ctx, enum sw_queue queue, const struct sw_queue_job *job)
+{
+    return sw_executor_exchange(ctx, queue, job);
+}
+
+static sw_status blame_exchange(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                                sw_status st)
+{
+    return sw_executor_blame(ctx, queue, job, st);
+}
+
+static void exchange_passed(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                            int64_t begin_ns, int64_t end_ns)
+{
+    sw_executor_exchanged(ctx, queue, job, begin_ns, end_ns);
+}
+
 /* begin and end are separate, so that the disk has the next transfer at once. A later transfer may
  * be complete earlier. */
 static const struct sw_queue_ops queue_ops = {
     .begin = begin_beside,
     .end = end_beside,
+    .enqueue = enqueue_exchange,
+    .passed = exchange_passed,
+    .blame = blame_exchange,
     .most_begun = {[SW_QUEUE_COMM] = 1,
                    [SW_QUEUE_H2D] = 1,
                    [SW_QUEUE_D2H] = 1,
@@ -242,13 +262,16 @@ static sw_status open_queues(struct sw_executor *ex)
         if (options.most_jobs[q] > 0) {
             any = true;
             SW_TRY(ex->dev->ops->stream_open(ex->dev, &ex->stages[q].on));
+            options.in_order[q] = ex->stages[q].in_order ? ex->stages[q].on : NULL;
         }
     }
     if (sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ])) {
         /* reads through staging memory keep the disk busy on their own */
         options.ops.most_begun[SW_QUEUE_READ] = options.ops.most_begun[SW_QUEUE_WRITE] = 1;
     }
-    return any ? sw_queues_open(&options, &ex->queues) : SW_OK;
+    SW_TRY(any ? sw_queues_open(&options, &ex->queues) : SW_OK);
+    return ex->options.library && ex->exchanges.n_links > 0 ? sw_guard_start(ex->exchanges.guard)
+                                                            : SW_OK;
 }
 
 sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
@@ -306,6 +329,7 @@ void sw_executor_close(struct sw_executor *ex)
     if (!ex) {
         return;
     }
+    sw_guard_end(ex->exchanges.guard, ex->fault.run_failed);
     sw_queues_close(ex->queues);
     if (ex->watch) {
         ex->dev->ops->stream_wait(ex->dev, ex->compute); /* it has marks to pass */

@@ -17,6 +17,9 @@ struct entry {
 struct queue {
     struct sw_queues *all;
     enum sw_queue name;
+    struct sw_stream_queue *stream; /* it is in order; NULL = its thread works */
+    struct sw_timeline *begins;     /* in order: counts jobs that have begun */
+    int64_t begun_ns;               /* in order: when the present job began; 0 = it has not */
     pthread_t thread;
     bool running;
     struct entry *ring; /* [most] */
@@ -170,6 +173,117 @@ static void *work(void *arg)
     return NULL;
 }
 
+/* ---- a queue that is in order ---- */
+
+/* Waits for a counter of the device. If work of the device failed meanwhile, the failure is noted,
+ * and the work counts as done. */
+static void await(struct queue *q, const struct sw_queue_job *job, struct sw_timeline *timeline,
+                  int64_t value)
+{
+    enum { TRIES = 100 };
+    struct sw_queues *all = q->all;
+    struct sw_device *dev = all->options.dev;
+    sw_status st = SW_E_ARG;
+    for (int i = 0; i < TRIES && st < 0; i++) {
+        st = dev->ops->timeline_wait(dev, timeline, value);
+        st = st < 0 ? all->options.ops.blame(all->options.ctx, q->name, job, st) : st;
+        sw_queues_fail(all, st);
+    }
+}
+
+/* Notes when the next job begins and ends. */
+static void watch_job(struct queue *q)
+{
+    struct sw_queues *all = q->all;
+    const struct sw_queue_job job = q->ring[q->n_done % q->most].job;
+    const int64_t n = q->n_done + 1;
+    pthread_mutex_unlock(&all->lock);
+    await(q, &job, q->begins, n);
+    const int64_t begun = sw_now_ns();
+    pthread_mutex_lock(&all->lock);
+    q->begun_ns = begun;
+    pthread_mutex_unlock(&all->lock);
+    await(q, &job, all->timelines[q->name], n);
+    all->options.ops.passed(all->options.ctx, q->name, &job, begun, sw_now_ns());
+    pthread_mutex_lock(&all->lock);
+    q->begun_ns = 0;
+    q->n_begun = q->n_done = n;
+    pthread_cond_broadcast(&all->changed);
+}
+
+static void *look_on(void *arg)
+{
+    struct queue *q = arg;
+    struct sw_queues *all = q->all;
+    pthread_mutex_lock(&all->lock);
+    while (q->n_done < q->n_issued || !all->quit) {
+        if (q->n_done < q->n_issued) {
+            watch_job(q);
+        } else {
+            pthread_cond_wait(&all->changed, &all->lock);
+        }
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+/* Queues what a job waits for, the job, and what tells that it is done. */
+static sw_status enqueue(struct queue *q, const struct entry *entry, int64_t n)
+{
+    struct sw_queues *all = q->all;
+    const struct sw_device_ops *ops = all->options.dev->ops;
+    struct sw_device *dev = all->options.dev;
+    for (int r = 0; r < SW_QUEUE_COUNT; r++) {
+        if (r != (int)q->name && entry->needs[r] > 0) {
+            SW_TRY(ops->stream_await(dev, q->stream, all->timelines[r], entry->needs[r]));
+        }
+    }
+    SW_TRY(ops->stream_signal(dev, q->stream, q->begins, n));
+    const sw_status st = atomic_load(&all->st) < 0
+                             ? SW_OK
+                             : all->options.ops.enqueue(all->options.ctx, q->name, &entry->job);
+    sw_queues_fail(all, st);
+    return ops->stream_signal(dev, q->stream, all->timelines[q->name], n);
+}
+
+/* Without its signals nobody would learn that the job is over. */
+static sw_status issue_in_order(struct queue *q, const struct entry *entry, int64_t n)
+{
+    struct sw_device *dev = q->all->options.dev;
+    const sw_status st = enqueue(q, entry, n);
+    if (st < 0) {
+        sw_queues_fail(q->all, st);
+        dev->ops->timeline_set(dev, q->begins, n);
+        dev->ops->timeline_set(dev, q->all->timelines[q->name], n);
+    }
+    return sw_queues_status(q->all);
+}
+
+bool sw_queues_find_stuck(struct sw_queues *all, int64_t ns, enum sw_queue *out_queue,
+                          struct sw_queue_job *out)
+{
+    const int64_t before = sw_now_ns() - ns;
+    bool found = false;
+    pthread_mutex_lock(&all->lock);
+    for (int i = 0; i < SW_QUEUE_COUNT && !found; i++) {
+        const struct queue *q = &all->queues[i];
+        found = q->begun_ns > 0 && q->begun_ns < before && q->n_done < q->n_issued;
+        if (found) {
+            *out_queue = q->name;
+            *out = q->ring[q->n_done % q->most].job;
+        }
+    }
+    pthread_mutex_unlock(&all->lock);
+    return found;
+}
+
+void sw_queues_fail(struct sw_queues *all, sw_status st)
+{
+    pthread_mutex_lock(&all->lock);
+    note_failure(all, st);
+    pthread_mutex_unlock(&all->lock);
+}
+
 /* ---- opening and closing ---- */
 
 /* Opens a queue that has jobs. Computation has a timeline, but no ring and no thread. */
@@ -189,8 +303,10 @@ static sw_status open_queue(struct sw_queues *all, int name)
     if (name == SW_QUEUE_COMPUTE) {
         return SW_OK;
     }
+    q->stream = all->options.in_order[name];
+    SW_TRY(q->stream ? dev->ops->timeline_open(dev, &q->begins) : SW_OK);
     q->ring = sw_alloc_zero("run", (size_t)q->most, sizeof *q->ring);
-    q->running = q->ring && pthread_create(&q->thread, NULL, work, q) == 0;
+    q->running = q->ring && pthread_create(&q->thread, NULL, q->stream ? look_on : work, q) == 0;
     return q->running ? SW_OK
                       : SW_FAIL(SW_E_NOMEM, "no memory or no thread for the queue \"%s\"",
                                 sw_queue_name(q->name));
@@ -232,6 +348,14 @@ void sw_queues_close(struct sw_queues *all)
     }
     /* computation may still signal the timelines, or wait for them */
     dev->ops->stream_wait(dev, all->options.compute);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        if (all->queues[q].stream) {
+            dev->ops->stream_wait(dev, all->queues[q].stream);
+        }
+        if (all->queues[q].begins) {
+            dev->ops->timeline_close(dev, all->queues[q].begins);
+        }
+    }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (all->timelines[q]) {
             dev->ops->timeline_close(dev, all->timelines[q]);
@@ -277,10 +401,11 @@ sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
     for (int r = SW_QUEUE_COMPUTE + 1; r < SW_QUEUE_COUNT; r++) {
         entry->needs[r] = job->needs[r] < 0 ? 0 : jobs_until(&all->queues[r], job->needs[r]);
     }
-    q->n_issued++;
+    const int64_t n = ++q->n_issued;
+    const struct entry issued = *entry;
     pthread_cond_broadcast(&all->changed);
     pthread_mutex_unlock(&all->lock);
-    return SW_OK;
+    return q->stream ? issue_in_order(q, &issued, n) : SW_OK;
 }
 
 sw_status sw_queues_status(struct sw_queues *all)

@@ -3,8 +3,11 @@
 // they were issued, and ends them in that order. A job begins after all earlier work of
 // computation, and after the jobs of other queues that it waits for. Each queue has a timeline on
 // the device, which counts its finished jobs. The timeline of computation counts issued jobs.
-// Therefore computation waits, and the issuing thread does not, unless a ring is full. Private to
-// this folder.
+// Therefore computation waits, and the issuing thread does not, unless a ring is full.
+//
+// A queue with a stream of its own is in order: the issuing thread queues a job on the stream, and
+// before it waits for the timelines that it needs. Its thread only looks on: it notes when jobs
+// began and ended. Private to this folder.
 #pragma once
 
 #include "run/meter.h"
@@ -30,6 +33,14 @@ struct sw_queue_ops {
     sw_status (*begin)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);
     sw_status (*end)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot);
     int most_begun[SW_QUEUE_COUNT]; /* largest number of jobs that are begun but not ended */
+    /* These are for a queue that is in order. The issuing thread calls enqueue; the thread of the
+     * queue calls passed once the job is over. */
+    sw_status (*enqueue)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job);
+    /* Puts the job in front of the present message. */
+    sw_status (*blame)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                       sw_status st);
+    void (*passed)(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int64_t begin_ns,
+                   int64_t end_ns);
 };
 
 struct sw_queues_options {
@@ -41,6 +52,8 @@ struct sw_queues_options {
     /* Largest number of jobs that are issued but not done; issuing more waits. 0 = the queue is not
      * used. */
     int64_t most_jobs[SW_QUEUE_COUNT];
+    struct sw_stream_queue
+        *in_order[SW_QUEUE_COUNT]; /* borrowed; NULL = the queue's thread works */
 };
 /* Allocates all memory; later calls allocate nothing. */
 sw_status sw_queues_open(const struct sw_queues_options *options, struct sw_queues **out);
@@ -59,6 +72,11 @@ sw_status sw_queues_order(struct sw_queues *queues, enum sw_queue queue, int64_t
 sw_status sw_queues_barrier(struct sw_queues *queues, const struct sw_waiter *waiter);
 /* The first known failure. It covers all that computation has waited for, once that is done. */
 sw_status sw_queues_status(struct sw_queues *queues);
+/* A failure that another thread met, whose message is the present one. */
+void sw_queues_fail(struct sw_queues *queues, sw_status st);
+/* A job of a queue that is in order, which began at least so long ago and has not ended. */
+bool sw_queues_find_stuck(struct sw_queues *queues, int64_t ns, enum sw_queue *out_queue,
+                          struct sw_queue_job *out);
 /* After an error elsewhere: jobs that have not begun are dropped, and jobs that have are waited
  * for. The communicator and the arenas are then the caller's again, and new jobs are accepted. */
 void sw_queues_stop(struct sw_queues *queues);

@@ -24,8 +24,10 @@ sw_status sw_swap_open_files(const struct sw_swap_options *options, int64_t byte
 
 struct sw_executor_options {
     struct sw_swap_options swap; /* for plans with a disk tier */
-    bool *disk_full; /* set to true if the disk is full, with SW_E_NOMEM; NULL = not wanted */
-    sw_comm *comm;   /* borrowed; NULL = a single rank */
+    bool *disk_full;   /* set to true if the disk is full, with SW_E_NOMEM; NULL = not wanted */
+    sw_comm *comm;     /* borrowed; NULL = a single rank */
+    bool library;      /* the device's library exchanges (dev->ccl); false: comm does */
+    bool library_sums; /* it also adds what ranks send, in an order of its own */
     /* borrowed: the host's processors, for plans with kernels of the host */
     struct sw_device *host;
     /* For tests: fills every range with NaN bytes when its life ends, and records the highest byte

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "comm/comm.h"
+
 enum { PIECE_ALIGN = 64 }; /* for pieces of exchanges */
 
 /* ---- the parts of the queues ---- */
@@ -41,6 +43,9 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
 
 sw_status sw_stage_wait(const struct sw_stage *s)
 {
+    if (s->in_order) {
+        return SW_OK;
+    }
     sw_meter_host_waits(s->meter, s->queue);
     return s->dev->ops->stream_wait(s->dev, s->on);
 }
@@ -183,7 +188,7 @@ sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, siz
     return SW_OK;
 }
 
-/* ---- other ranks ---- */
+/* ---- pieces of exchanges ---- */
 
 static bool is_cut(const struct sw_comm_item *item)
 {
@@ -250,10 +255,96 @@ static sw_status copy_in(const struct sw_stage *s, const struct sw_comm_item *it
     return SW_OK;
 }
 
-sw_status sw_stage_exchange(const struct sw_stage *s, sw_comm *comm,
+/* ---- other ranks, by the devices' library ---- */
+
+static void *slice_of(const void *base, int rank, size_t bytes)
+{
+    return (char *)(uintptr_t)base + (size_t)rank * bytes;
+}
+
+/* Messages to and from each other member; this rank keeps its own slice. */
+static sw_status add_slices_of(const struct sw_stage *s, const struct sw_comm_item *item, int me,
+                               int size, int *n)
+{
+    const size_t bytes = item->slice_bytes;
+    for (int i = 1; i < size; i++) {
+        const int peer = (me + i) % size;
+        s->ops[(*n)++] = (struct sw_ccl_op){.verb = SW_CCL_SEND,
+                                            .peer = peer,
+                                            .src = slice_of(item->src, peer, bytes),
+                                            .bytes = bytes};
+        s->ops[(*n)++] = (struct sw_ccl_op){.verb = SW_CCL_RECEIVE,
+                                            .peer = peer,
+                                            .dst = slice_of(item->dst, peer, bytes),
+                                            .bytes = bytes};
+    }
+    return sw_device_copy(s->dev, s->on, slice_of(item->dst, me, bytes),
+                          slice_of(item->src, me, bytes), bytes);
+}
+
+static sw_status add_item(const struct sw_stage *s, const struct sw_comm_item *item, int me,
+                          int size, int *n)
+{
+    void *mine = slice_of(item->dst, me, item->slice_bytes);
+    struct sw_ccl_op op = {.verb = SW_CCL_ALL_GATHER,
+                           .src = item->src,
+                           .dst = item->dst,
+                           .bytes = item->slice_bytes,
+                           .dtype = item->dtype};
+    const bool adds = s->library_sums && item->op == SW_COMM_REDUCE_SCATTER;
+    if (item->op != SW_COMM_ALL_GATHER && !adds) {
+        return add_slices_of(s, item, me, size, n);
+    }
+    if (size == 1) {
+        return mine == item->src ? SW_OK : sw_device_copy(s->dev, s->on, mine, item->src, op.bytes);
+    }
+    op.verb = adds ? SW_CCL_REDUCE_SCATTER : SW_CCL_ALL_GATHER;
+    s->ops[(*n)++] = op;
+    return SW_OK;
+}
+
+static sw_status queue_items(const struct sw_stage *s, const struct sw_route *route,
+                             const struct sw_comm_item *items, int n_items)
+{
+    const int me = sw_comm_rank(route->comm), size = sw_comm_size(route->comm);
+    int n = 0;
+    for (int k = 0; k < n_items; k++) {
+        if (items[k].slice_bytes > 0) {
+            SW_TRY(add_item(s, &items[k], me, size, &n));
+        }
+        sw_comm_count(route->comm, items[k].op,
+                      (int64_t)(size - 1) * (int64_t)items[k].slice_bytes);
+    }
+    return sw_device_exchange(s->dev, s->on, route->ccl, s->ops, n);
+}
+
+static sw_status queue_pass(const struct sw_stage *s, const struct sw_route *route,
+                            enum sw_comm_op op, int peer, void *data, size_t bytes)
+{
+    const struct sw_ccl_op one = {.verb = op == SW_COMM_SEND      ? SW_CCL_SEND
+                                          : op == SW_COMM_RECEIVE ? SW_CCL_RECEIVE
+                                                                  : SW_CCL_BROADCAST,
+                                  .peer = peer,
+                                  .src = data,
+                                  .dst = data,
+                                  .bytes = bytes};
+    const int size = sw_comm_size(route->comm);
+    const bool gives = op == SW_COMM_SEND || peer == sw_comm_rank(route->comm);
+    const int n_sent = op == SW_COMM_SEND ? 1 : op == SW_COMM_BROADCAST && gives ? size - 1 : 0;
+    sw_comm_count(route->comm, op, (int64_t)n_sent * (int64_t)bytes);
+    return bytes == 0 || size == 1 ? SW_OK : sw_device_exchange(s->dev, s->on, route->ccl, &one, 1);
+}
+
+/* ---- other ranks ---- */
+
+sw_status sw_stage_exchange(const struct sw_stage *s, const struct sw_route *route,
                             const struct sw_comm_item *items, int n, struct sw_comm_item *scratch)
 {
+    sw_comm *comm = route->comm;
     const int size = sw_comm_size(comm);
+    if (s->in_order) {
+        return queue_items(s, route, items, n);
+    }
     if (reaches(s->dev, SW_DEVICE_COMM_REACHES)) {
         return sw_comm_run(comm, items, n);
     }
@@ -285,9 +376,13 @@ static sw_status pass(sw_comm *comm, enum sw_comm_op op, int peer, void *data, s
                                    : sw_comm_broadcast(comm, peer, data, bytes, what);
 }
 
-sw_status sw_stage_pass(const struct sw_stage *s, sw_comm *comm, enum sw_comm_op op, int peer,
-                        void *data, size_t bytes, const char *what)
+sw_status sw_stage_pass(const struct sw_stage *s, const struct sw_route *route, enum sw_comm_op op,
+                        int peer, void *data, size_t bytes, const char *what)
 {
+    sw_comm *comm = route->comm;
+    if (s->in_order) {
+        return queue_pass(s, route, op, peer, data, bytes);
+    }
     const bool gives =
         op == SW_COMM_SEND || (op == SW_COMM_BROADCAST && peer == sw_comm_rank(comm));
     if (reaches(s->dev, SW_DEVICE_COMM_REACHES)) {

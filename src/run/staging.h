@@ -8,6 +8,12 @@
 #include "run/meter.h"
 #include "run/swap.h"
 
+/* How the members of a group exchange. */
+struct sw_route {
+    sw_comm *comm;
+    struct sw_ccl *ccl; /* of the devices' library; NULL = comm carries the bytes */
+};
+
 /* Staging memory of one queue; used by one thread at a time. */
 struct sw_stage {
     struct sw_device *dev;
@@ -16,6 +22,10 @@ struct sw_stage {
     enum sw_queue queue;        /* the queue that these waits count for */
     char *memory;               /* NULL = device memory can be reached directly */
     size_t bytes;
+    /* Exchanges are queued on the stream, and nobody waits for them: sw_stage_wait does nothing. */
+    bool in_order;
+    bool library_sums;     /* in_order: the library adds what ranks send */
+    struct sw_ccl_op *ops; /* in_order: scratch */
 };
 
 /* SW_E_ARG: the plan reserves no staging memory, or too little for so many ranks. host: arena of
@@ -40,11 +50,18 @@ sw_status sw_stage_write(const struct sw_stage *s, struct sw_swap *swap, size_t 
 sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, size_t at,
                              size_t row_bytes, const int32_t *ids, int n, void *device);
 
-/* Runs sw_comm_run on items in device memory. All ranks split items in the same way, so their
- * staging memory has the same size. scratch: [n] */
-sw_status sw_stage_exchange(const struct sw_stage *s, sw_comm *comm,
+/* Runs sw_comm_run on items in device memory, or queues that if the stage is in_order. An item
+ * REDUCE_SCATTER with a dtype and no workspace is then a sum if the library does sums, and dst is
+ * one slice. All ranks split items in the same way, so their staging memory has the same size.
+ * scratch: [n] */
+sw_status sw_stage_exchange(const struct sw_stage *s, const struct sw_route *route,
                             const struct sw_comm_item *items, int n, struct sw_comm_item *scratch);
 /* Passes data in device memory on. op: SW_COMM_SEND, to `peer`; _RECEIVE, from `peer`; _BROADCAST,
  * from `peer` to all. Complete on return. */
-sw_status sw_stage_pass(const struct sw_stage *s, sw_comm *comm, enum sw_comm_op op, int peer,
-                        void *data, size_t bytes, const char *what);
+sw_status sw_stage_pass(const struct sw_stage *s, const struct sw_route *route, enum sw_comm_op op,
+                        int peer, void *data, size_t bytes, const char *what);
+/* Ops of the library for an item with `size` members, at most. */
+static inline int sw_stage_most_ops(int size)
+{
+    return 2 * size;
+}

@@ -412,6 +412,7 @@ static struct sw_transport transport_of(struct mpi *m)
                                  .size = m->size,
                                  .exchange = exchange,
                                  .abort = give_up,
+                                 .deadline_s = m->deadline_s,
                                  .close = close_group};
 }
 

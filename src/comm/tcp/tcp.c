@@ -585,6 +585,7 @@ static void add_tcp(struct tcp *c, struct sw_transport *out)
                                  .size = c->size,
                                  .exchange = exchange,
                                  .abort = give_up,
+                                 .deadline_s = c->deadline_s,
                                  .close = close_group};
 }
 

@@ -2,7 +2,7 @@
 // Exchanges among the GPUs of several ranks by NCCL or RCCL, which are opened at run time, without
 // their headers. Communicators do not block: each call returns at once, and its state is polled, so
 // a deadline can end it. The library has not been run here: only its stand-ins have
-// (standin/ccl.c).
+// (device/gpu/standin/nccl.c).
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -94,6 +94,19 @@ static void report_products(const struct vendor *vendor, const struct gpu_produc
     }
 }
 
+static void report_exchanges(struct sw_device *dev, struct sw_str *out)
+{
+    struct sw_ccl_facts facts;
+    if (!dev->ccl) {
+        return;
+    }
+    if (dev->ccl->facts(dev, &facts) >= 0) {
+        sw_str_printf(out, "✓ exchanges %s, %s\n", facts.name, facts.path);
+    } else {
+        sw_str_printf(out, "✗ exchanges among ranks through host memory: %s\n", sw_error_message());
+    }
+}
+
 /* True if the GPU opened. */
 static bool report_gpu(const char *backend, int i, bool with_products, struct sw_str *out)
 {
@@ -113,6 +126,7 @@ static bool report_gpu(const char *backend, int i, bool with_products, struct sw
                   sw_format_bytes(total_text, sizeof total_text, (double)total));
     if (with_products) {
         report_products(vendor_of(backend), dev->products, out);
+        report_exchanges(super, out);
     }
     sw_device_close(super);
     return true;

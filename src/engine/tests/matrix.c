@@ -52,7 +52,7 @@ static const struct {
     [SCHEDULE]      = {"schedule", 2, {"horizontal", "vertical"}},
     [OVERLAP]       = {"overlap", 2, {"false", "true"}},
     [THREADS]       = {"threads", 2, {"1", "2"}},
-    [TRANSPORT]     = {"transport", 2, {"threads", "TCP"}},
+    [TRANSPORT]     = {"transport", 4, {"threads", "TCP", "library", "library, started by TCP"}},
     /* applies if the stage allows it, see below */
     [STATES]        = {"states on", 3, {"none", "cpu", "nvme"}},
     [UPDATES]       = {"updated on", 3, {"device", "host", "auto"}}, /* for states on the "cpu" */
@@ -88,6 +88,9 @@ static struct choices choices_of(enum matrix_devices devices, int a)
     }
     if (devices == MATRIX_EMU && a == OPTIMIZER) { /* Muon runs on the CPU only */
         return (struct choices){0, MUON};
+    }
+    if (devices != MATRIX_EMU && a == TRANSPORT) { /* GPUs have a library */
+        return (struct choices){0, 2};
     }
     if (cpu && a == UPDATES) { /* the CPU has one memory */
         return (struct choices){0, 1};
@@ -281,6 +284,12 @@ static const char half_moments[] = "\"moments\": \"bf16\", \"layer_decay\": 0.9,
                                    "\"groups\": [{\"match\": \"*.weight\", \"lr_scale\": 0.5, "
                                    "\"betas\": [0.8, 0.95], \"weight_decay\": 0.02}], ";
 
+/* On "emu:direct" a stream does not wait for other ranks beside others. */
+static bool by_library(const struct row *row)
+{
+    return row->at[TRANSPORT] >= 2 && strcmp(choice(row, DEVICE), "emu:direct") != 0;
+}
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
     char offload[384], lora[384];
@@ -303,7 +312,7 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"recompute\": \"%s\", \"recompute_blocks\": %s, \"recompute_cheap\": %s, "
         "\"schedule\": \"%s\", "
         "\"loss_chunk\": 8, \"packing\": %s, "
-        "\"tile_bytes\": %s, \"update\": \"%s\", "
+        "\"tile_bytes\": %s, \"update\": \"%s\", \"comm\": \"%s\", "
         "\"mesh\": {\"pipe\": %d, \"tensor\": %d}, "
         "\"frozen\": [%s]%s}}",
         B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
@@ -313,7 +322,7 @@ static void write_config(const struct row *row, char *text, size_t size)
         row->at[RECOMPUTE] >= 2 ? "blocks" : "none", row->at[RECOMPUTE] == 3 ? "1" : "null",
         row->at[RECOMPUTE] == 0 ? "false" : "true", row->pipe > 1 ? "1f1b" : choice(row, SCHEDULE),
         choice(row, PACKING), may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
-        at_least_one(row->pipe), at_least_one(row->tensor),
+        by_library(row) ? "library" : "host", at_least_one(row->pipe), at_least_one(row->tensor),
         is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
                                  "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
                                : "",
@@ -483,7 +492,7 @@ static void remove_checkpoint(void)
 static void run(const struct row *row, const char *device, int n_steps, struct result *result)
 {
     static float weights[MAX_ELEMS];
-    const bool tcp = is_second(row, TRANSPORT);
+    const bool tcp = row->at[TRANSPORT] % 2 == 1;
     struct job job = {row, device, n_steps, tcp ? test_free_port() : 0, weights, result};
     if (is_second(row, CHECKPOINT)) {
         remove_checkpoint();
@@ -611,6 +620,26 @@ void matrix_on_mesh(enum matrix_devices devices, int n_steps)
         row.at[DEVICE] = (int8_t)(device.first + way % device.n);
         assert_bits_of_one_rank(&row, n_steps);
     }
+}
+
+void matrix_by_library(int n_ranks, int n_steps)
+{
+    enum { LIBRARY = 2, OVER_TCP };
+    struct row row = {.at = {[SIZES] = 1, [DEVICE] = 3, [GENERATION] = 1}};
+    for (int n = 1; n < n_ranks; n++) { /* RANKS: 2, 3, .. */
+        for (int stage = 0; stage <= 3; stage++) {
+            row.at[STAGE] = (int8_t)stage;
+            row.at[RANKS] = (int8_t)n;
+            row.at[OVERLAP] = (int8_t)(stage % 2);
+            row.at[MICRO_BATCHES] = (int8_t)(stage / 2);
+            row.at[TRANSPORT] = (int8_t)(stage == 3 ? OVER_TCP : LIBRARY);
+            row.at[DEVICE] = (int8_t)(3 + (stage + n) % 2); /* emu, emu:early */
+            assert_bits_of_one_rank(&row, n_steps);
+        }
+    }
+    row.pipe = 2;
+    row.at[RANKS] = 0;
+    assert_bits_of_one_rank(&row, n_steps);
 }
 
 /* ---- covering arrays ---- */

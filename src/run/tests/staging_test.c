@@ -91,7 +91,7 @@ static sw_status exchange(void *ctx, sw_comm *comm)
                                          .slice_bytes = slice[k],
                                          .what = "a tensor"};
     }
-    sw_status st = sw_stage_exchange(s, comm, items, 4, scratch);
+    sw_status st = sw_stage_exchange(s, &(struct sw_route){comm, NULL}, items, 4, scratch);
     for (int k = 0; k < 4; k++) {
         const bool cut = k != 1;
         assert_int_equal(sw_stage_out(s, bytes, dst[k], RANKS * slice[k]), SW_OK);

@@ -5,15 +5,16 @@
 // refuse, or hang in, is refused with a line on stderr: one that differs from that of another rank,
 // or ranks that wait for each other, with the calls of both.
 //
-// An exchange is begun by the call and goes on when its stream is polled (module/emu_stream.h). Of
-// each two exchanges of a communicator, one takes what it sends at once, and writes what it
-// received last. The other takes it when the receiver is there, and writes it as it comes. So a
-// buffer that is used too early or too late shows in the results.
+// An exchange is begun by the call, and goes on when its stream is polled
+// (device/gpu/module/emu_stream.h). Of each two exchanges of a communicator, one takes what it
+// sends at once, and writes what it received last. The other takes it when the receiver is there,
+// and writes it as it comes. So a buffer that is used too early or too late shows in the results.
 //
 // SPILLWAY_STANDIN_NCCL=rank=1,fail=7 fails the 7th exchange of member 1 of each communicator.
 // Instead of fail, `hang` begins it never, and `exit` ends the process.
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -284,7 +285,7 @@ static void add_up(const struct comm *comm, const struct op *op, const char *min
     }
 }
 
-/* What this rank keeps of what it sends. */
+/* The slice that this rank keeps of those that it sends. */
 static const char *own_slice(const struct comm *comm, const struct exchange *x, int i)
 {
     const struct op *op = &x->ops[i];
@@ -502,7 +503,9 @@ static struct exchange *make_exchange(struct comm *comm, const struct op *ops, i
     x->sent = calloc((size_t)n, sizeof *x->sent);
     x->messages = calloc((size_t)n * 2 * (size_t)comm->size, sizeof *x->messages);
     if (!x->ops || !x->arrived || !x->sent || !x->messages) {
-        abort();
+        x->n = 0;
+        free_exchange(x);
+        return NULL;
     }
     memcpy(x->ops, ops, (size_t)n * sizeof *ops);
     for (int i = 0; i < n; i++) {
@@ -528,7 +531,7 @@ static int inject(struct comm *comm)
         return NCCL_SUCCESS;
     }
     if (comm->fault == EXIT) {
-        _exit(9);
+        kill(getpid(), SIGKILL);
     }
     return comm->fault == FAIL ? refuse(comm, NCCL_SYSTEM_ERROR, "rank %d: injected failure in %s",
                                         comm->rank, comm->shared->call[comm->rank])

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 8
+// SLOW SPILLWAY_LIBRARY_RANKS=4
+// Ranks whose devices exchange by a library, on emulated GPUs. Trainings have the bits of one rank.
+// A rank that fails, is killed or does not come is named by the others, and nobody hangs.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/private.h"
+#include "engine/tests/matrix.h"
+#include "support/processes.h"
+#include "support/scratch.h"
+
+enum { B = 2, T = 7, K = 4, MOST_RANKS = 4, MOST_SAID = 1024 };
+
+static void skip_without_emulation(void)
+{
+    struct sw_device *dev = NULL;
+    if (sw_device_open("emu", 1, &dev) < 0) {
+        print_message("skipped: %s\n", sw_error_message());
+        skip();
+    }
+    sw_device_close(dev);
+}
+
+static int most_ranks(void)
+{
+    const char *ranks = getenv("SPILLWAY_LIBRARY_RANKS");
+    return ranks ? atoi(ranks) : 2;
+}
+
+static void stages_have_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    skip_without_emulation();
+    matrix_by_library(most_ranks(), 2);
+}
+
+/* ---- failures ---- */
+
+static const char model_json[] =
+    "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"vocab_size\":37,"
+    "\"n_positions\":11,\"n_embd\":21,\"n_layer\":1,\"n_head\":3,\"n_inner\":29}";
+
+enum fault { FAILS, IS_KILLED, IS_LATE };
+
+/* Shared with the children. */
+struct run {
+    enum fault fault;
+    int n_ranks, bad_rank, stage, port;
+    double deadline_s;
+    const char *more; /* keys of "spillway" */
+    sw_status st[MOST_RANKS];
+    char said[MOST_RANKS][MOST_SAID];
+    volatile int n_over; /* ranks that have failed */
+};
+
+static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
+{
+    char config[512];
+    int32_t ids[B * T];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
+             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
+             "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
+             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"comm\": \"library\"%s}}",
+             B, run->stage, K, run->more ? run->more : "");
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = test_at("config.json"),
+                                              .inputs.seq_len = T,
+                                              .run = {.comm = comm, .device = "emu"},
+                                              .seed = 5,
+                                              .train.wanted = true};
+    const struct sw_shape shape = {2, {B, T}};
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
+    const struct sw_batch batch = {tensors, 2}, batches[K] = {batch, batch, batch, batch};
+    for (int i = 0; i < B * T; i++) {
+        ids[i] = i % 37;
+    }
+    SW_TRY(sw_initialize(&options, out));
+    for (int step = 0; step < 2; step++) {
+        while (run->fault == IS_LATE && step == 1 && sw_comm_rank(comm) == run->bad_rank &&
+               run->n_over < run->n_ranks - 1) {
+            usleep(1000);
+        }
+        SW_TRY(sw_train_batch(*out, batches, sw_engine_local_micro_batches(*out), NULL));
+    }
+    return SW_OK;
+}
+
+static sw_status run_rank(struct run *run, sw_comm *comm)
+{
+    const int rank = sw_comm_rank(comm);
+    sw_engine *engine = NULL;
+    const sw_status st = run->st[rank] = train(run, comm, &engine);
+    snprintf(run->said[rank], sizeof run->said[rank], "%s", st < 0 ? sw_error_message() : "");
+    __atomic_fetch_add(&run->n_over, 1, __ATOMIC_SEQ_CST);
+    if (st < 0) {
+        sw_comm_abort(comm, st);
+    }
+    sw_close(engine);
+    return SW_OK;
+}
+
+static sw_status run_thread(void *ctx, sw_comm *comm)
+{
+    return run_rank(ctx, comm);
+}
+
+static sw_status run_process(struct run *run, int rank)
+{
+    const struct sw_tcp_options options = {.rank = rank,
+                                           .size = run->n_ranks,
+                                           .host = "localhost",
+                                           .port = run->port,
+                                           .deadline_s = run->deadline_s};
+    struct sw_transport transport;
+    sw_comm *comm = NULL;
+    SW_TRY(sw_tcp_open(&options, &transport));
+    SW_TRY(sw_comm_open(&transport, &comm));
+    SW_TRY(run_rank(run, comm));
+    sw_comm_close(comm, run->st[rank] < 0);
+    return SW_OK;
+}
+
+static void run_processes(struct run *run)
+{
+    pid_t pids[MOST_RANKS];
+    fflush(NULL);
+    for (int r = 0; r < run->n_ranks; r++) {
+        pids[r] = fork();
+        if (pids[r] == 0) {
+            _exit(run_process(run, r) < 0);
+        }
+    }
+    for (int r = 0; r < run->n_ranks; r++) {
+        waitpid(pids[r], NULL, 0);
+    }
+}
+
+/* Every rank but the bad one has an error of a peer that names it. Returns false if the exchange to
+ * fail was never reached. */
+static bool run_once(const struct run *given, int64_t at)
+{
+    static const char *const how[] = {[FAILS] = "fail", [IS_KILLED] = "exit", [IS_LATE] = "none"};
+    struct run *run =
+        mmap(NULL, sizeof *run, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char text[64], name[24];
+    bool reached = false;
+    assert_true(run != MAP_FAILED);
+    *run = *given;
+    snprintf(text, sizeof text, "rank=%d,%s=%lld", run->bad_rank, how[run->fault], (long long)at);
+    snprintf(name, sizeof name, "rank %d", run->bad_rank);
+    if (run->fault != IS_LATE) {
+        assert_int_equal(setenv("SPILLWAY_STANDIN_NCCL", text, 1), 0);
+    }
+    if (run->fault == IS_KILLED) {
+        run->port = test_free_port();
+        run_processes(run);
+    } else {
+        assert_int_equal(sw_threads_run(run->n_ranks, run->deadline_s, run_thread, run), SW_OK);
+    }
+    assert_int_equal(unsetenv("SPILLWAY_STANDIN_NCCL"), 0);
+    for (int r = 0; r < run->n_ranks; r++) {
+        reached = reached || run->st[r] < 0;
+    }
+    for (int r = 0; r < run->n_ranks && reached; r++) {
+        if (r != run->bad_rank && (run->st[r] != SW_E_PEER || !strstr(run->said[r], name))) {
+            fail_msg("%s, stage %d: rank %d of %d returns %d: %s", text, run->stage, r,
+                     run->n_ranks, run->st[r], run->said[r]);
+        }
+    }
+    munmap(run, sizeof *run);
+    return reached;
+}
+
+/* Fails exchanges of both steps, a few here, and 200 in the slow run. */
+static void a_rank_that_fails_is_named(void **state)
+{
+    (void)state;
+    const bool all = most_ranks() > 2;
+    const int n = all ? 200 : 6;
+    int done = 0;
+    skip_without_emulation();
+    for (int i = 0; done < n; i++) {
+        const struct run run = {.fault = i % 3 == 2 ? IS_KILLED : FAILS,
+                                .n_ranks = 2 + i % (all ? 3 : 2),
+                                .bad_rank = i % 2,
+                                .stage = i % 2 * 3,
+                                .deadline_s = 300};
+        assert_true(i < 2 * n);
+        done += run_once(&run, 1 + i * 7 % 20);
+    }
+}
+
+static void a_rank_that_does_not_come_is_named(void **state)
+{
+    (void)state;
+    const struct run run = {
+        .fault = IS_LATE, .n_ranks = 3, .bad_rank = 1, .stage = 3, .deadline_s = 10};
+    skip_without_emulation();
+    if (most_ranks() > 2) {
+        assert_true(run_once(&run, 0));
+    }
+}
+
+/* ---- refusals, and sums of the library ---- */
+
+static void sums_by_the_library_are_other_math(void **state)
+{
+    (void)state;
+    struct run sums = {
+        .n_ranks = 3, .stage = 2, .deadline_s = 300, .more = ", \"library_sums\": true"};
+    skip_without_emulation();
+    assert_int_equal(sw_threads_run(sums.n_ranks, sums.deadline_s, run_thread, &sums), SW_OK);
+    for (int r = 0; r < sums.n_ranks; r++) {
+        assert_int_equal(sums.st[r], SW_OK);
+    }
+}
+
+static int set_up(void **state)
+{
+    test_put("config.json", model_json);
+    return matrix_set_up(state);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(stages_have_the_bits_of_one_rank),
+    cmocka_unit_test(a_rank_that_fails_is_named),
+    cmocka_unit_test(a_rank_that_does_not_come_is_named),
+    cmocka_unit_test(sums_by_the_library_are_other_math),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
