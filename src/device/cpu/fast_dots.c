@@ -182,7 +182,7 @@ static void pack_item(void *ctx, int64_t i_item, int i_worker)
 
 /* ---- items ---- */
 
-/* Finished sums of a panel of rows, which are handed to the sink beside the steps of the next one. A
+/* Finished sums of a panel of rows. They are handed to the sink beside the steps of the next one. A
  * row's results are stored one after the other, as the prefetchers of the caches expect. */
 struct pending {
     const struct cpu_dots_run *run;

@@ -10,13 +10,16 @@
 // h's dtype. Then dh += d w_chunk in fp32, dw_chunk = d^T h, and the sums of d for the bias, all as
 // items of one run. A library may choose its algorithm, and so the bits, by the stride of an
 // operand: d has the same stride in every tile of a table.
+// With dot-product instructions (dots.h) each of the products of a chunk is one run, whose rows are
+// handed over in parts of DOT_PART columns.
 #include <math.h>
 #include <string.h>
 
-#include "device/cpu/fast.h"
+#include "device/cpu/dots.h"
 
 enum { IGNORED = -100 }; /* a label that is ignored */
 enum { DEPTH = 256 };    /* rows of d^T h in one product; products are added in order */
+enum { COLUMNS = 512 };  /* columns of logits of an item by dot-product instructions */
 
 struct loss_shape {
     enum sw_dtype dtype;
@@ -76,19 +79,53 @@ static int64_t chunk_rows(const struct loss_shape *s, int64_t c)
     return sw_min_i64(s->chunk, s->vocab - c * s->chunk);
 }
 
+/* h [rows, width] times the chunk's rows of w, transposed. */
+static struct cpu_gemm logits_gemm(const struct loss_shape *s, int64_t c)
+{
+    return (struct cpu_gemm){.dtype = s->dtype,
+                             .dtype_b = s->dtype,
+                             .tb = true,
+                             .m = s->rows,
+                             .n = chunk_rows(s, c),
+                             .k = s->width,
+                             .lda = s->width,
+                             .ldb = s->width};
+}
+
 static sw_status cut_logits(const struct cpu_device *dev, const struct loss_shape *s, int64_t c,
                             struct cpu_grid *out)
 {
-    const struct cpu_gemm whole = {.dtype = s->dtype,
-                                   .dtype_b = s->dtype,
-                                   .tb = true,
-                                   .m = s->rows,
-                                   .n = chunk_rows(s, c),
-                                   .k = s->width,
-                                   .lda = s->width,
-                                   .ldb = s->width};
+    const struct cpu_gemm whole = logits_gemm(s, c);
     return sw_cpu_grid_cut(dev, &whole, true, out);
 }
+
+/* ---- by dot-product instructions ---- */
+
+/* NULL: by grids. */
+static const struct cpu_dot_kernel *dot_kernel(const struct cpu_device *dev,
+                                               const struct loss_shape *s)
+{
+    return s->dtype == SW_BF16 ? sw_cpu_dot_kernel(dev) : NULL;
+}
+
+static void cut_dots(const struct cpu_dot_kernel *kernel, const struct cpu_gemm *whole, int64_t nb,
+                     int n_threads, struct cpu_dots *out, size_t *most_bytes)
+{
+    *out = (struct cpu_dots){.kernel = kernel, .whole = *whole, .nb = nb};
+    sw_cpu_dots_cut(out, n_threads);
+    const size_t bytes = cpu_dots_bytes(out, n_threads);
+    *most_bytes = bytes > *most_bytes ? bytes : *most_bytes;
+}
+
+/* Copies a part of a row of sums. */
+static void gather(const float *c, int64_t n, float row[DOT_PART])
+{
+    for (int64_t j = 0; j < n; j += DOT_EDGE, c += DOT_ELEMS) {
+        memcpy(row + j, c, DOT_EDGE * sizeof *row);
+    }
+}
+
+/* ---- both ---- */
 
 static const char *path_of(const struct cpu_grid *grid)
 {
@@ -120,7 +157,9 @@ struct forward {
     const struct cpu_vector *vector;
     struct loss_shape s;
     struct cpu_grid logits[2]; /* for the last chunk; for the others */
-    size_t worker_bytes;
+    const struct cpu_dot_kernel *kernel;
+    struct cpu_dots dots[2]; /* if kernel is not NULL */
+    size_t worker_bytes, dots_bytes;
     int64_t n_columns; /* columns of blocks, over all chunks */
 };
 
@@ -134,8 +173,15 @@ static sw_status forward_cut(const struct cpu_device *dev, const struct sw_op_de
                              struct forward *f)
 {
     *f = (struct forward){.vector = sw_cpu_vector_for(dev->isa), .s = shape_of(desc, 0)};
+    f->kernel = dot_kernel(dev, &f->s);
     for (int other = 0; other < 2; other++) {
-        if (other == 0 || f->s.n_chunks > 1) {
+        if (f->kernel && (other == 0 || f->s.n_chunks > 1)) {
+            const int64_t c = other ? 0 : f->s.n_chunks - 1;
+            const struct cpu_gemm whole = logits_gemm(&f->s, c);
+            cut_dots(f->kernel, &whole, COLUMNS, cpu_workers(dev->pool), &f->dots[other],
+                     &f->dots_bytes);
+            f->n_columns += sw_ceil_div(whole.n, COLUMNS) * (other ? f->s.n_chunks - 1 : 1);
+        } else if (other == 0 || f->s.n_chunks > 1) {
             struct cpu_grid *grid = &f->logits[other];
             SW_TRY(cut_logits(dev, &f->s, other ? 0 : f->s.n_chunks - 1, grid));
             const size_t bytes = cpu_grid_block_bytes(grid) + grid->scratch_bytes;
@@ -168,9 +214,9 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
         return;
     }
     out->supported = true;
-    out->workspace_bytes =
-        stats_bytes(&f) + together_h_bytes(&f) + f.worker_bytes * (size_t)cpu_workers(dev->pool);
-    out->path = path_of(&f.logits[0]);
+    out->workspace_bytes = stats_bytes(&f) + together_h_bytes(&f) + f.dots_bytes +
+                           f.worker_bytes * (size_t)cpu_workers(dev->pool);
+    out->path = f.kernel ? f.kernel->name : path_of(&f.logits[0]);
 }
 
 static void forward_release(void *prepared)
@@ -293,6 +339,66 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
+/* Joins a maximum and a sum of exponentials with those of later columns. */
+static void join(float *top, float *mass, float other, float other_mass)
+{
+    if (other > *top) {
+        *mass = *mass * expf(*top - other) + other_mass;
+        *top = other;
+    } else {
+        *mass += other_mass * expf(other - *top);
+    }
+}
+
+struct forward_chunk {
+    const struct forward_job *job;
+    int64_t c;
+};
+
+/* Takes a part of a row of a chunk's products. */
+static void take_logits(void *ctx, const struct cpu_block *part, const float *c)
+{
+    const struct forward_chunk *chunk = ctx;
+    const struct forward_job *job = chunk->job;
+    const struct forward *f = job->f;
+    const struct loss_shape *s = &f->s;
+    const int64_t first = chunk->c * s->chunk, row = part->i;
+    float logits[DOT_PART], top, mass;
+    gather(c, part->n, logits);
+    finish_logits(f->vector, s, job->call->in[3], part, first + part->j, logits);
+    f->vector->softmax_stats(logits, part->n, 1, part->n, &top, &mass);
+    const int64_t column = chunk->c * sw_ceil_div(s->chunk, COLUMNS) + part->j / COLUMNS;
+    const int64_t at = column * s->rows + row;
+    if (part->j % COLUMNS == 0) {
+        job->max[at] = top;
+        job->sum[at] = mass;
+    } else {
+        join(&job->max[at], &job->sum[at], top, mass);
+    }
+    const int32_t *labels = job->call->in[2];
+    const int64_t hit = labels[job->place[row]] - (s->first + first + part->j);
+    if (hit >= 0 && hit < part->n) {
+        job->label_logit[row] = logits[hit];
+    }
+}
+
+static void run_logits(const struct forward_job *job)
+{
+    const struct forward *f = job->f;
+    const struct loss_shape *s = &f->s;
+    for (int64_t c = 0; c < s->n_chunks && job->n_used > 0; c++) {
+        struct forward_chunk chunk = {job, c};
+        const struct cpu_dots_run run = {.a = job->h,
+                                         .b =
+                                             vocab_row(s, job->call->in[1], s->dtype, c * s->chunk),
+                                         .n_rows = job->n_used,
+                                         .workspace = job->scratch,
+                                         .sink = take_logits,
+                                         .ctx = &chunk};
+        sw_cpu_dots_run(&f->dots[c < s->n_chunks - 1], job->call->pool, &run);
+    }
+}
+
 /* Joins the pieces of MERGE_ROWS rows, in vocabulary order. */
 enum { MERGE_ROWS = 64 };
 
@@ -311,13 +417,7 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
         float top = before ? before[rows + row] : job->max[i];
         float mass = before ? before[2 * rows + row] : job->sum[i];
         for (int64_t c = before ? 0 : 1; c < f->n_columns; c++) {
-            const float other = job->max[c * rows + i], other_mass = job->sum[c * rows + i];
-            if (other > top) {
-                mass = mass * expf(top - other) + other_mass;
-                top = other;
-            } else {
-                mass += other_mass * expf(other - top);
-            }
+            join(&top, &mass, job->max[c * rows + i], job->sum[c * rows + i]);
         }
         if (after) {
             after[row] = job->label_logit[i];
@@ -348,9 +448,14 @@ static void forward_run(const struct cpu_call *call)
         /* stays NaN if the label is not in the vocabulary */
         label_logit[i] = s->continues ? ((const float *)call->in[3 + s->bias])[job.place[i]] : NAN;
     }
-    sw_pool_run(call->pool,
-                (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) + cpu_grid_items(&f->logits[0]),
-                forward_item, &job);
+    if (f->kernel) {
+        run_logits(&job);
+    } else {
+        sw_pool_run(call->pool,
+                    (s->n_chunks - 1) * cpu_grid_items(&f->logits[1]) +
+                        cpu_grid_items(&f->logits[0]),
+                    forward_item, &job);
+    }
     sw_pool_run(call->pool, sw_ceil_div(job.n_used, MERGE_ROWS), merge_item, &job);
     if (s->partial) {
         return;
@@ -374,6 +479,7 @@ const struct cpu_kernel sw_cpu_linear_ce = {.name = "fast",
 
 struct backward_chunk {
     struct cpu_grid logits, dh, dw;
+    struct cpu_dots dots_logits, dots_dh, dots_dw; /* used instead of the grids */
 };
 
 struct backward {
@@ -383,7 +489,8 @@ struct backward {
     bool has_dh, has_dw, has_db;
     enum sw_dtype dh_dtype, dw_dtype, db_dtype;
     struct backward_chunk chunk[2]; /* for the last chunk; for the others */
-    size_t worker_bytes;
+    const struct cpu_dot_kernel *kernel;
+    size_t worker_bytes, dots_bytes;
 };
 
 static const struct backward_chunk *backward_chunk(const struct backward *b, int64_t c)
@@ -397,6 +504,31 @@ static void need_worker(struct backward *b, const struct cpu_grid *grid)
     b->worker_bytes = bytes > b->worker_bytes ? bytes : b->worker_bytes;
 }
 
+/* d [rows, n] times w [n, width]. */
+static struct cpu_gemm dh_gemm(const struct loss_shape *s, int64_t c)
+{
+    return (struct cpu_gemm){.dtype = s->dtype,
+                             .dtype_b = s->dtype,
+                             .m = s->rows,
+                             .n = s->width,
+                             .k = chunk_rows(s, c),
+                             .lda = s->stride,
+                             .ldb = s->width};
+}
+
+/* d^T times h [rows, width], of `depth` rows. */
+static struct cpu_gemm dw_gemm(const struct loss_shape *s, int64_t c, int64_t depth)
+{
+    return (struct cpu_gemm){.dtype = s->dtype,
+                             .dtype_b = s->dtype,
+                             .ta = true,
+                             .m = chunk_rows(s, c),
+                             .n = s->width,
+                             .k = depth,
+                             .lda = s->stride,
+                             .ldb = s->width};
+}
+
 static sw_status backward_cut_chunk(const struct cpu_device *dev, struct backward *b, int64_t c,
                                     struct backward_chunk *out)
 {
@@ -404,30 +536,32 @@ static sw_status backward_cut_chunk(const struct cpu_device *dev, struct backwar
     const bool library = sw_cpu_dnnl_takes(dev, s->dtype); /* otherwise blocks fit the threads */
     SW_TRY(cut_logits(dev, s, c, &out->logits));
     need_worker(b, &out->logits);
-    if (b->has_dh) { /* d [rows, n] times w [n, width] */
-        const struct cpu_gemm whole = {.dtype = s->dtype,
-                                       .dtype_b = s->dtype,
-                                       .m = s->rows,
-                                       .n = s->width,
-                                       .k = chunk_rows(s, c),
-                                       .lda = s->stride,
-                                       .ldb = s->width};
+    if (b->has_dh) {
+        const struct cpu_gemm whole = dh_gemm(s, c);
         SW_TRY(sw_cpu_grid_cut(dev, &whole, library, &out->dh));
         need_worker(b, &out->dh);
     }
-    if (b->has_dw) { /* d^T times h [rows, width] */
-        const struct cpu_gemm whole = {.dtype = s->dtype,
-                                       .dtype_b = s->dtype,
-                                       .ta = true,
-                                       .m = chunk_rows(s, c),
-                                       .n = s->width,
-                                       .k = b->depth,
-                                       .lda = s->stride,
-                                       .ldb = s->width};
+    if (b->has_dw) {
+        const struct cpu_gemm whole = dw_gemm(s, c, b->depth);
         SW_TRY(sw_cpu_grid_cut(dev, &whole, library, &out->dw));
         need_worker(b, &out->dw);
     }
     return SW_OK;
+}
+
+static void backward_cut_dots(const struct cpu_device *dev, struct backward *b, int64_t c,
+                              struct backward_chunk *out)
+{
+    const int n = cpu_workers(dev->pool);
+    const struct cpu_gemm logits = logits_gemm(&b->s, c), dh = dh_gemm(&b->s, c);
+    const struct cpu_gemm dw = dw_gemm(&b->s, c, b->s.rows);
+    cut_dots(b->kernel, &logits, 0, n, &out->dots_logits, &b->dots_bytes);
+    if (b->has_dh) {
+        cut_dots(b->kernel, &dh, 0, n, &out->dots_dh, &b->dots_bytes);
+    }
+    if (b->has_dw) {
+        cut_dots(b->kernel, &dw, 0, n, &out->dots_dw, &b->dots_bytes);
+    }
 }
 
 /* Finds everything but the pieces that run. */
@@ -444,8 +578,14 @@ static sw_status backward_cut(const struct cpu_device *dev, const struct sw_op_d
     b->dh_dtype = b->has_dh ? desc->out[0].dtype : SW_F32;
     b->dw_dtype = b->has_dw ? desc->out[1].dtype : SW_F32;
     b->db_dtype = b->has_db ? desc->out[2].dtype : SW_F32;
+    b->kernel = dot_kernel(dev, &b->s);
+    if (b->has_dw && b->dw_dtype == SW_F16) {
+        b->kernel = NULL; /* there is no such epilogue */
+    }
     for (int other = 0; other < 2; other++) {
-        if (other == 0 || b->s.n_chunks > 1) {
+        if (b->kernel && (other == 0 || b->s.n_chunks > 1)) {
+            backward_cut_dots(dev, b, other ? 0 : b->s.n_chunks - 1, &b->chunk[other]);
+        } else if (other == 0 || b->s.n_chunks > 1) {
             SW_TRY(backward_cut_chunk(dev, b, other ? 0 : b->s.n_chunks - 1, &b->chunk[other]));
         }
     }
@@ -490,9 +630,9 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
         return;
     }
     out->supported = true;
-    out->workspace_bytes =
-        together_bytes(&b) + dh_bytes(&b) + b.worker_bytes * (size_t)cpu_workers(dev->pool);
-    out->path = path_of(&b.chunk[0].logits);
+    out->workspace_bytes = together_bytes(&b) + dh_bytes(&b) + b.dots_bytes +
+                           b.worker_bytes * (size_t)cpu_workers(dev->pool);
+    out->path = b.kernel ? b.kernel->name : path_of(&b.chunk[0].logits);
 }
 
 static void backward_release(void *prepared)
@@ -686,6 +826,84 @@ static void db_item(const struct backward_job *job, int64_t i_item)
                     0, n);
 }
 
+/* Takes a part of a row of a chunk's products -> d. */
+static void take_d(void *ctx, const struct cpu_block *part, const float *c)
+{
+    const struct backward_job *job = ctx;
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const int64_t first = job->c * s->chunk + part->j;
+    float logits[DOT_PART];
+    gather(c, part->n, logits);
+    finish_logits(b->vector, s, job->call->in[5], part, first, logits);
+    b->vector->softmax_grad(
+        s->dtype, logits, part->n, 1, part->n, job->lse + part->i, job->labels + part->i,
+        s->first + first, (struct cpu_onehot){0, 1}, *(const float *)job->call->in[0], s->cap,
+        job->d + (size_t)(part->i * s->stride + part->j) * sw_dtype_bytes(s->dtype), s->stride);
+}
+
+static void take_dh(void *ctx, const struct cpu_block *part, const float *c)
+{
+    const struct backward_job *job = ctx;
+    float row[DOT_PART];
+    gather(c, part->n, row);
+    add_dh(job, row, job->place[part->i] * job->b->s.width + part->j, part->n);
+}
+
+static void take_dw(void *ctx, const struct cpu_block *part, const float *c)
+{
+    const struct backward_job *job = ctx;
+    const struct backward *b = job->b;
+    char *dw = vocab_row(&b->s, job->call->out[1], b->dw_dtype, job->c * b->s.chunk + part->i);
+    const struct cpu_epilogue round = {.dtype = b->dw_dtype,
+                                       .act = SW_ACT_NONE,
+                                       .out = dw + (size_t)part->j * sw_dtype_bytes(b->dw_dtype)};
+    sw_cpu_dot_epilogue(&round, c, part->n);
+}
+
+static void bias_item(void *ctx, int64_t i_item, int i_worker)
+{
+    (void)i_worker;
+    db_item(ctx, i_item);
+}
+
+/* The products of chunk c, one after the other. */
+static void run_chunk(struct backward_job *job)
+{
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const struct backward_chunk *chunk = backward_chunk(b, job->c);
+    struct sw_pool *pool = job->call->pool;
+    const void *w = vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk);
+    struct cpu_dots_run run = {.a = job->h,
+                               .b = w,
+                               .n_rows = job->n_used,
+                               .workspace = job->scratch,
+                               .sink = take_d,
+                               .ctx = job};
+    if (job->n_used > 0) {
+        sw_cpu_dots_run(&chunk->dots_logits, pool, &run);
+        run.a = job->d;
+        run.sink = take_dh;
+    }
+    if (job->n_used > 0 && b->has_dh) {
+        sw_cpu_dots_run(&chunk->dots_dh, pool, &run);
+    }
+    if (job->n_used > 0 && b->has_dw) {
+        run.b = job->h;
+        run.n_rows = chunk_rows(s, job->c);
+        run.n_terms = job->n_used;
+        run.sink = take_dw;
+        sw_cpu_dots_run(&chunk->dots_dw, pool, &run);
+    } else if (b->has_dw) {
+        memset(vocab_row(s, job->call->out[1], b->dw_dtype, job->c * s->chunk), 0,
+               (size_t)(chunk_rows(s, job->c) * s->width) * sw_dtype_bytes(b->dw_dtype));
+    }
+    if (b->has_db) {
+        sw_pool_run(pool, sw_ceil_div(chunk_rows(s, job->c), BIAS_COLUMNS), bias_item, job);
+    }
+}
+
 static void product_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct backward_job *job = ctx;
@@ -731,6 +949,10 @@ static void backward_run(const struct cpu_call *call)
     find_rows(&job);
     for (job.c = 0; job.c < b->s.n_chunks; job.c++) {
         const struct backward_chunk *chunk = backward_chunk(b, job.c);
+        if (b->kernel) {
+            run_chunk(&job);
+            continue;
+        }
         sw_pool_run(call->pool, cpu_grid_items(&chunk->logits), d_item, &job);
         const int64_t n_db = b->has_db ? sw_ceil_div(chunk_rows(&b->s, job.c), BIAS_COLUMNS) : 0;
         sw_pool_run(call->pool, cpu_grid_items(&chunk->dh) + cpu_grid_items(&chunk->dw) + n_db,
