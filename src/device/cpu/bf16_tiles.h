@@ -67,7 +67,7 @@ struct cpu_dot_kernel {
     void (*pack)(const struct cpu_dot_pack *pack);
 };
 
-void sw_cpu_dot_pack_avx512(const struct cpu_dot_pack *pack);
+void sw_cpu_dot_pack(const struct cpu_dot_pack *pack);
 extern const struct cpu_dot_kernel sw_cpu_dot_amx, sw_cpu_dot_avx512bf16; /* x86-64 only */
 extern const struct cpu_dot_kernel sw_cpu_dot_amx_model, sw_cpu_dot_avx512bf16_model;
 

@@ -66,6 +66,6 @@ static void block(const struct cpu_dot *dot)
 }
 
 const struct cpu_dot_kernel sw_cpu_dot_amx = {
-    .name = "amx_bf16", .begin = begin, .end = end, .block = block, .pack = sw_cpu_dot_pack_avx512};
+    .name = "amx_bf16", .begin = begin, .end = end, .block = block, .pack = sw_cpu_dot_pack};
 
 #endif

@@ -53,6 +53,6 @@ static void block(const struct cpu_dot *dot)
 }
 
 const struct cpu_dot_kernel sw_cpu_dot_avx512bf16 = {
-    .name = "avx512_bf16", .block = block, .pack = sw_cpu_dot_pack_avx512};
+    .name = "avx512_bf16", .block = block, .pack = sw_cpu_dot_pack};
 
 #endif

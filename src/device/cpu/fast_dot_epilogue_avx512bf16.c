@@ -82,4 +82,20 @@ void sw_cpu_dot_epilogue(const struct cpu_epilogue *e, const float *c, int64_t n
     }
 }
 
+#else
+
+bool sw_cpu_dot_epilogue_takes(const struct cpu_epilogue *e)
+{
+    (void)e;
+    return false;
+}
+
+void sw_cpu_dot_epilogue(const struct cpu_epilogue *e, const float *c, int64_t n)
+{
+    (void)e;
+    (void)c;
+    (void)n;
+    SW_ASSERT(false); /* nothing that a caller asked about is taken */
+}
+
 #endif

@@ -46,7 +46,7 @@ INLINE void pack_columns(const struct cpu_dot_pack *p, int64_t k, bool is_left)
     }
 }
 
-void sw_cpu_dot_pack_avx512(const struct cpu_dot_pack *p)
+void sw_cpu_dot_pack(const struct cpu_dot_pack *p)
 {
     for (int64_t k = 0; k < p->terms; k += TILE_TERMS) {
         if (p->terms_apart && p->is_left) {
