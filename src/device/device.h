@@ -275,6 +275,8 @@ bool sw_device_next_other_algorithm(const char **was, const char *is,
  * each GPU and the BLAS library. A line about something missing says how to get it. */
 void sw_device_gpu_report(struct sw_str *out);
 
+enum { SW_CPU_DTYPES = 3, SW_CPU_OPS = 5 };
+
 struct sw_cpu_report {
     char cpu[128]; /* model name */
     char isa[256]; /* the instruction sets found and used */
@@ -282,12 +284,17 @@ struct sw_cpu_report {
     bool leaves_amx; /* the processor has AMX, and this build no kernels for it */
     struct {
         enum sw_dtype dtype;
-        double register_gflops; /* measured, one thread, operands in registers */
-        const char *unit; /* instructions measured by register_gflops; a product may use others */
+        /* measured, one thread, operands in registers: the largest of the instructions in use */
+        double register_gflops;
+        const char *unit;      /* the instruction of register_gflops; a product may use others */
         double product_gflops; /* measured, all threads, 1024x1024x1024 through our MATMUL */
         char path[128];        /* how a product of this dtype is computed */
-    } peak[3];                 /* f32, bf16, f16 */
-    double copy_gb_s;          /* memcpy, all threads, read + written */
+    } peak[SW_CPU_DTYPES];     /* f32, bf16, f16 */
+    struct {
+        const char *op;
+        char path[SW_CPU_DTYPES][128]; /* the kernel by dtype, for a shape of GPT-2 */
+    } kernel[SW_CPU_OPS];
+    double copy_gb_s; /* memcpy, all threads, read + written */
 };
 sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out);
 /* The processor's model name; takes no time. */

@@ -77,6 +77,15 @@ static void print_processor(const struct sw_cpu_report *report, const char *kern
                     "amx      found, but this build has no kernels for it: they need gcc 11 or "
                     "clang 12 and -DSPILLWAY_AVX512=ON\n");
     }
+    for (size_t i = 0; i < SW_LEN(report->kernel); i++) {
+        sw_str_printf(text, "%-8s", i == 0 ? "by op" : "");
+        sw_str_printf(text, " %-18s", report->kernel[i].op);
+        for (size_t k = 0; k < SW_LEN(report->peak); k++) {
+            sw_str_printf(text, "%s%s: %s", k ? "; " : "", sw_dtype_name(report->peak[k].dtype),
+                          report->kernel[i].path[k]);
+        }
+        sw_str_puts(text, "\n");
+    }
     sw_str_printf(text, "memcpy   %.1f GB/s, read and written\n", report->copy_gb_s);
 }
 

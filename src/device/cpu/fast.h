@@ -281,6 +281,7 @@ extern const struct cpu_vector sw_cpu_vector_portable;
 #if defined(__x86_64__)
 extern const struct cpu_vector sw_cpu_vector_avx2, sw_cpu_vector_avx512;
 double sw_cpu_peak_bf16(int64_t rounds, float *sink); /* needs AVX512-BF16 */
+double sw_cpu_peak_amx(int64_t rounds, float *sink);  /* needs AMX-BF16 */
 #endif
 
 /* Rows that prepare only their vector table use these two. */

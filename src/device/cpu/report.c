@@ -96,11 +96,20 @@ static sw_status measure_copy(struct cpu_device *cpu, double *out_gb_s)
 
 /* ---- products ---- */
 
+static struct sw_view view(enum sw_dtype dtype, struct sw_shape shape)
+{
+    struct sw_view out = {.dtype = dtype, .shape = shape};
+    int64_t stride = 1;
+    for (int d = shape.rank - 1; d >= 0; d--) {
+        out.strides[d] = stride;
+        stride *= shape.dims[d];
+    }
+    return out;
+}
+
 static struct sw_view square(enum sw_dtype dtype)
 {
-    return (struct sw_view){.dtype = dtype,
-                            .shape = SW_SHAPE(PRODUCT_EDGE, PRODUCT_EDGE),
-                            .strides = {PRODUCT_EDGE, 1}};
+    return view(dtype, SW_SHAPE(PRODUCT_EDGE, PRODUCT_EDGE));
 }
 
 static sw_status measure_product(struct sw_device *dev, enum sw_dtype dtype, char *path, size_t cap,
@@ -151,6 +160,109 @@ free_memory:
     return st;
 }
 
+/* ---- the kernels by op and dtype ---- */
+
+enum { TOKENS = 512, HEADS = 12, WIDTH = 768, VOCAB = 50257, CHUNK = 4096 };
+
+static void attention_op(struct sw_op *op, struct sw_op_desc *desc, enum sw_dtype dtype, bool grad)
+{
+    const struct sw_view packed = view(dtype, SW_SHAPE(1, TOKENS, 3 * WIDTH));
+    const struct sw_view rows = view(dtype, SW_SHAPE(1, TOKENS, WIDTH));
+    const struct sw_view lse = view(SW_F32, SW_SHAPE(1, HEADS, TOKENS));
+    op->attrs.attention = (struct sw_attention_attrs){
+        .heads = HEADS, .kv_heads = HEADS, .causal = true, .packed = true, .scale = 0.125};
+    if (grad) {
+        const struct sw_view in[] = {rows, rows, lse, packed};
+        memcpy(desc->in, in, sizeof in);
+        desc->out[0] = packed;
+    } else {
+        desc->in[0] = packed;
+        desc->out[0] = rows;
+        desc->out[1] = lse;
+    }
+    op->n_in = grad ? 4 : 1;
+    op->n_out = grad ? 1 : 2;
+}
+
+static void loss_op(struct sw_op *op, struct sw_op_desc *desc, enum sw_dtype dtype, bool grad)
+{
+    const struct sw_view scalar = view(SW_F32, SW_SHAPE(1));
+    const struct sw_view x = view(dtype, SW_SHAPE(TOKENS, WIDTH));
+    const struct sw_view w = view(dtype, SW_SHAPE(VOCAB, WIDTH));
+    const struct sw_view label = view(SW_I32, SW_SHAPE(TOKENS));
+    const struct sw_view lse = view(SW_F32, SW_SHAPE(TOKENS));
+    op->attrs.linear_ce.chunk = CHUNK;
+    if (grad) {
+        const struct sw_view in[] = {scalar, x, w, label, lse};
+        memcpy(desc->in, in, sizeof in);
+        desc->out[0] = x;
+        desc->out[1] = w;
+    } else {
+        const struct sw_view in[] = {x, w, label}, out[] = {scalar, scalar, lse};
+        memcpy(desc->in, in, sizeof in);
+        memcpy(desc->out, out, sizeof out);
+    }
+    op->n_in = grad ? 5 : 3;
+    op->n_out = grad ? 2 : 3;
+}
+
+static void name_kernels(struct sw_device *dev, struct sw_cpu_report *report)
+{
+    static const struct {
+        enum sw_op_kind kind;
+        bool grad;
+    } ops[SW_CPU_OPS] = {{SW_OP_MATMUL, false},
+                         {SW_OP_ATTENTION, false},
+                         {SW_OP_ATTENTION_GRAD, true},
+                         {SW_OP_LINEAR_CE, false},
+                         {SW_OP_LINEAR_CE_GRAD, true}};
+    for (size_t i = 0; i < SW_LEN(ops); i++) {
+        for (size_t k = 0; k < SW_LEN(report->peak); k++) {
+            const enum sw_dtype dtype = report->peak[k].dtype;
+            struct sw_op op = {.kind = ops[i].kind, .n_in = 2, .n_out = 1};
+            struct sw_op_desc desc = {.op = &op};
+            struct sw_kernel_info info;
+            for (int o = 0; o < SW_MAX_OUTPUTS; o++) {
+                desc.out[o].shape.rank = -1;
+            }
+            if (i == 0) {
+                desc.in[0] = desc.in[1] = desc.out[0] = square(dtype);
+            } else if (i < 3) {
+                attention_op(&op, &desc, dtype, ops[i].grad);
+            } else {
+                loss_op(&op, &desc, dtype, ops[i].grad);
+            }
+            sw_device_query(dev, &desc, &info);
+            report->kernel[i].op = sw_op_name(&op);
+            snprintf(report->kernel[i].path[k], sizeof report->kernel[i].path[k], "%s",
+                     !info.supported ? "none"
+                     : info.path     ? info.path
+                                     : "plain C");
+        }
+    }
+}
+
+/* The peak of bf16: that of the fastest instruction in use. */
+static void measure_bf16(const struct cpu_device *cpu, struct sw_cpu_report *report)
+{
+#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AVX512)
+    const double by_vector = cpu->isa >= CPU_AVX512_BF16 ? register_gflops(sw_cpu_peak_bf16) : 0;
+    if (by_vector > report->peak[1].register_gflops) {
+        report->peak[1].register_gflops = by_vector;
+        report->peak[1].unit = "vdpbf16ps";
+    }
+#endif
+#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AMX)
+    const double by_tiles = cpu->isa >= CPU_AMX_BF16 ? register_gflops(sw_cpu_peak_amx) : 0;
+    if (by_tiles > report->peak[1].register_gflops) {
+        report->peak[1].register_gflops = by_tiles;
+        report->peak[1].unit = "tdpbf16ps";
+    }
+#endif
+    (void)cpu;
+    (void)report;
+}
+
 sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
 {
     if (strcmp(dev->ops->name, "cpu") != 0) {
@@ -174,13 +286,9 @@ sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
         SW_TRY(measure_product(dev, dtypes[i], report.peak[i].path, sizeof report.peak[i].path,
                                &report.peak[i].product_gflops));
     }
-#if defined(__x86_64__)
-    if (cpu->isa >= CPU_AVX512_BF16) {
-        report.peak[1].register_gflops = register_gflops(sw_cpu_peak_bf16);
-        report.peak[1].unit = sw_cpu_isa_name(CPU_AVX512_BF16);
-    }
-#endif
     report.leaves_amx = amx && found < CPU_AMX_BF16;
+    measure_bf16(cpu, &report);
+    name_kernels(dev, &report);
     SW_TRY(measure_copy(cpu, &report.copy_gb_s));
     *out = report;
     return SW_OK;
