@@ -227,8 +227,12 @@ static sw_status write_series(const struct sw_json *first, const struct sw_json 
                               const char *series, struct sw_str *out)
 {
     enum { LEAST = 3 };
-    struct sw_picture_line line = {.title = series, .x = "devices"};
+    struct sw_str title = {0};
     double each = NAN;
+    sw_str_puts(&title, "PFLOP/s of all devices, ");
+    sw_html_text(&title, series, strlen(series), false);
+    SW_TRY_ALLOC(title.ptr, "a picture");
+    struct sw_picture_line line = {.title = title.ptr, .x = "devices"};
     sw_status st = sw_picture_line_open(&line, (int)first->parent->n_children);
     for (const struct sw_json *run = first; run != end && st >= 0; run = run->next) {
         double published[2];
@@ -246,6 +250,7 @@ static sw_status write_series(const struct sw_json *first, const struct sw_json 
         st = sw_picture_line_write(&line, out);
     }
     sw_picture_line_close(&line);
+    sw_str_fini(&title);
     return st;
 }
 

@@ -43,12 +43,12 @@ static const char *const pages[] = {
     "{\"nodes\":3,\"ranks\":24,\"step_seconds\":1.154,\"samples_per_second\":622.33,"
     "\"linear_samples_per_second\":1133.31,\"tflops_per_device\":266.88,\"days\":0.54,"
     "\"money\":785,\"bound\":\"comm\"}]}",
-    "{\"runs\":[" RUN("r-8-x", 8, "50.0,50.0", 47.5, -0.05) "],\"groups\":{}," LANES "}",
-    "{\"runs\":[" RUN("r-8-x", 8, "50.0,50.0", 47.5, -0.05) "," RUN(
-        "r-16-x", 16, "40.0,1000", 30.5, -0.2375) "," RUN("r-32-x", 32, "38.0,44.0", 41.25,
-                                                          0) "],\"groups\":{\"g\":"
-                                                             "{\"median_error\":0.05,"
-                                                             "\"worst_error\":0.2375}}}"};
+    "{\"runs\":[" RUN("r<i>-8-x", 8, "50.0,50.0", 47.5, -0.05) "],\"groups\":{}," LANES "}",
+    "{\"runs\":[" RUN("r<i>-8-x", 8, "50.0,50.0", 47.5, -0.05) "," RUN(
+        "r<i>-16-x", 16, "40.0,1000", 30.5, -0.2375) "," RUN("r<i>-32-x", 32, "38.0,44.0", 41.25,
+                                                             0) "],\"groups\":{\"g\":"
+                                                                "{\"median_error\":0.05,"
+                                                                "\"worst_error\":0.2375}}}"};
 
 static char *page_of(const char *json)
 {
@@ -223,6 +223,7 @@ static void a_page_loads_nothing_and_shows_names_as_text(void **state)
         assert_null(strstr(html, "http://"));
         assert_null(strstr(html, "https://"));
         assert_null(strstr(html, "<large>"));
+        assert_null(strstr(html, "<i>"));
         assert_null(strstr(html, "a <b> cluster"));
         sw_free(html);
     }
