@@ -1,40 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of scale.md from `spillway plan --published all --json`: record_scale.py all.json docs/scale.md. A table
-stands between <!-- NAME --> and <!-- end -->; NAME is a group of runs, or "errors"."""
+"""Writes the tables of scale.md from the output of `spillway plan --published all`:
+record_scale.py published.txt share/published.json docs/scale.md. A table stands between
+<!-- NAME --> and <!-- end -->; NAME is a group of runs, or "errors"."""
 import json, pathlib, re, statistics, sys
 
-runs = json.loads(pathlib.Path(sys.argv[1]).read_text())["runs"]
-page = pathlib.Path(sys.argv[2])
+text, shared, page = map(pathlib.Path, sys.argv[1:])
+facts = {run["id"]: run for run in json.loads(shared.read_text())["runs"]}
+row = re.compile(r"(\S+) +((?:>= )?\S+) +(\S+) +(\S+) +(\S+) +(\S+) *(met|MISSED|) *")
 
-def tflops(run: dict, of: str) -> float | None:
-    return run[of].get("tflops_per_device")
+def read() -> list[dict]:
+    out = []
+    for line in text.read_text().splitlines():
+        found = row.fullmatch(line)
+        if found and found[1] in facts:
+            names = ("id", "published", "predicted", "error", "ours", "bound", "verdict")
+            out.append(dict(zip(names, (x.replace("-", "–") if x == "-" else x for x in found.groups()))) | facts[found[1]])
+            out[-1]["published"] = out[-1]["published"].replace(">=", "at least")
+            out[-1]["error"] = out[-1]["error"].replace("-", "−").replace("%", " %")
+    return out
 
-def published(run: dict) -> str:
-    low, high = run["published"]
-    return "–" if low == 0 else f"at least {low:g}" if high >= 1000 else f"{low:.4g}" if low == high else f"{low:g} to {high:g}"
+runs = read()
 
-def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}"
-
-def error(run: dict) -> str:
-    known = run["published"][0] > 0 and tflops(run, "predicted") is not None
-    return f"{100 * run['error']:+.1f} %".replace("-", "−") if known else "–"
-
-def longest_wait(run: dict) -> str:
-    parts = {q: s for q, s in run["predicted"].get("of_step", {}).items() if q != "compute" and s > 0}
-    if not parts:
-        return "–"
-    queue = max(parts, key=parts.get)
-    return f"{queue} {100 * parts[queue] / run['predicted']['step_seconds']:.0f} %"
+def known(run: dict, of: str) -> float | None:
+    return None if run[of] == "–" else float(run[of])
 
 def rows(group: str) -> list[str]:
-    out = ["| Run | Published | Predicted | Error | Ours | Longest wait |", "|---|---|---|---|---|---|"]
+    out = ["| Run | Published | Predicted | Error | Ours | Bound |", "|---|---|---|---|---|---|"]
     for run in runs:
-        if run["group"] == group and (tflops(run, "predicted") or tflops(run, "ours")):
+        if run["group"] == group and (known(run, "predicted") or known(run, "ours")):
             judged = "" if run["judge"] == "informative" else f" ({run['judge']})"
-            out.append(f"| {run['id']}{judged} | {published(run)} | {number(tflops(run, 'predicted'))} | {error(run)} | "
-                       f"{number(tflops(run, 'ours'))} | {longest_wait(run)} |")
+            out.append(f"| {run['id']}{judged} | {run['published']} | {run['predicted']} | {run['error']} | {run['ours']} | {run['bound']} |")
     return out
 
 def by_micro_batch(group: str) -> list[str]:
@@ -46,24 +42,24 @@ def by_micro_batch(group: str) -> list[str]:
             series.setdefault(name, {})[int(size)] = run
     sizes = sorted({size for of in series.values() for size in of})
     out = ["| Model, devices, tokens | " + " | ".join(f"micro-batch {n}" for n in sizes) + " |", "|---" * (len(sizes) + 1) + "|"]
-    cell = lambda r: f"{r['published'][0]:.0f}: {error(r)}; {number(tflops(r, 'ours'))}"
+    cell = lambda r: f"{float(r['published']):.0f}: {r['error']}; {r['ours']}"
     for name, of in series.items():
         out.append(f"| {name.removeprefix('azure-')} | " + " | ".join(cell(of[n]) if n in of else "" for n in sizes) + " |")
     return out
 
-def errors() -> list[str]:
+def errors(_: str) -> list[str]:
     out = ["| Group | Judged runs | Median error | Worst | Ours over predicted, median |", "|---|---|---|---|---|"]
     for group in dict.fromkeys(run["group"] for run in runs):
-        judged = [r for r in runs if r["group"] == group and r["judge"] == "judged" and tflops(r, "predicted")]
-        both = [tflops(r, "ours") / tflops(r, "predicted") for r in judged if tflops(r, "ours")]
+        judged = [r for r in runs if r["group"] == group and r["judge"] == "judged" and known(r, "predicted")]
+        both = [known(r, "ours") / known(r, "predicted") for r in judged if known(r, "ours")]
         if judged:
-            off = [100 * abs(r["error"]) for r in judged]
-            out.append(f"| `{group}` | {len(judged)} | {statistics.median(off):.1f} % | {max(off):.1f} % | "
-                       f"{f'{statistics.median(both):.2f} of {len(both)}' if both else '–'} |")
+            off = [abs(float(r["error"].replace("−", "-").removesuffix(" %"))) for r in judged]
+            ours = f"{statistics.median(both):.2f}, of {len(both)}" if both else "–"
+            out.append(f"| `{group}` | {len(judged)} | {statistics.median(off):.1f} % | {max(off):.1f} % | {ours} |")
     return out
 
 def table(name: str) -> str:
-    made = errors() if name == "errors" else by_micro_batch(name) if name == "azure-a100" else rows(name)
-    return f"<!-- {name} -->\n" + "\n".join(made) + "\n<!-- end -->"
+    make = {"errors": errors, "azure-a100": by_micro_batch}.get(name, rows)
+    return f"<!-- {name} -->\n" + "\n".join(make(name)) + "\n<!-- end -->"
 
 page.write_text(re.sub(r"<!-- (\S+) -->\n.*?<!-- end -->", lambda m: table(m[1]), page.read_text(), flags=re.S))
