@@ -242,13 +242,49 @@ static sw_status write_page(const struct sw_json *root, struct sw_str *out)
     return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a picture") : SW_OK;
 }
 
+/* A block is [begin, end, share, kind]. */
+static bool is_block(const struct sw_json *block)
+{
+    return block->n_children == 4 && is_number(block->first) && is_number(block->first->next) &&
+           is_number(block->first->next->next) && block->last->type == SW_JSON_STRING;
+}
+
+static bool are_lanes(const struct sw_json *lanes)
+{
+    bool are = true;
+    for (const struct sw_json *lane = lanes ? lanes->first : NULL; lane; lane = lane->next) {
+        const struct sw_json *queues = sw_json_get(lane, "queues");
+        are = are && queues;
+        for (const struct sw_json *q = queues ? queues->first : NULL; q; q = q->next) {
+            const struct sw_json *blocks = sw_json_get(q, "blocks");
+            are = are && blocks;
+            for (const struct sw_json *b = blocks ? blocks->first : NULL; b; b = b->next) {
+                are = are && is_block(b);
+            }
+        }
+    }
+    return are;
+}
+
+static bool are_runs(const struct sw_json *runs)
+{
+    bool are = !runs || runs->n_children > 0;
+    for (const struct sw_json *run = runs ? runs->first : NULL; run; run = run->next) {
+        const struct sw_json *published = sw_json_get(run, "published");
+        are = are && published && published->n_children == 2 && is_number(published->first) &&
+              is_number(published->last) && sw_json_get(run, "met");
+    }
+    return are;
+}
+
 static sw_status check(const struct sw_json *root)
 {
     const bool is_one =
         sw_json_get(root, "runs") || sw_json_get(root, "rows") || sw_json_get(root, "tiers");
-    return is_one ? SW_OK
-                  : SW_FAIL(SW_E_ARG, "a picture: wanted the JSON of a plan on a cluster, of rows "
-                                      "of nodes or of published runs");
+    return is_one && are_lanes(sw_json_get(root, "lanes")) && are_runs(sw_json_get(root, "runs"))
+               ? SW_OK
+               : SW_FAIL(SW_E_ARG, "a picture: wanted the JSON of a plan on a cluster, of rows "
+                                   "of nodes or of published runs");
 }
 
 sw_status sw_report_picture(const char *json, const char *path)

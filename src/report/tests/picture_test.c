@@ -236,6 +236,12 @@ static void other_json_and_other_files_are_refused(void **state)
     assert_int_equal(sw_report_picture("{\"x\":1}", test_at("page.html")), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "wanted the JSON of a plan on a cluster"));
     assert_true(sw_report_picture("{", test_at("page.html")) < 0);
+    static const char *const wrong[] = {
+        "{\"runs\":[]}", "{\"runs\":[{\"id\":\"a\"}]}",
+        "{\"tiers\":{},\"lanes\":[{\"queues\":[{\"blocks\":[[0,1,1]]}]}]}"};
+    for (size_t i = 0; i < SW_LEN(wrong); i++) {
+        assert_int_equal(sw_report_picture(wrong[i], test_at("page.html")), SW_E_ARG);
+    }
     assert_int_equal(sw_report_picture(pages[0], test_at("notes.html")), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "--picture"));
     assert_non_null(strstr(sw_error_message(), "is not a report"));
