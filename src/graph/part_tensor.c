@@ -58,6 +58,20 @@ static bool by_shares(struct sw_part_pass *p, const struct sw_op *op)
     return true;
 }
 
+/* True if a sum over ranks was added up for another op. What is added to it then joins it there: a
+ * residual stream stays on the rows of the rank. */
+static bool is_added_up(const struct sw_part_pass *p, const struct sw_op *op)
+{
+    for (int k = 0; k < op->n_in; k++) {
+        const struct sw_part_form *f = &p->forms[op->in[k]];
+        if (f->native.kind == SW_SPREAD_SUM &&
+            (f->at[SW_SPREAD_CUT] >= 0 || f->at[SW_SPREAD_WHOLE] >= 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool by_sums(struct sw_part_pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
 {
     struct sw_spread in[SW_MAX_INPUTS];
@@ -68,7 +82,8 @@ static bool by_sums(struct sw_part_pass *p, const struct sw_op *op, const struct
     if (by_shares(p, op)) {
         return true;
     }
-    if (op->n_in == 0 || !sw_op_part_of_sum(desc, in, &part) || !sw_part_all_can(p, op, &part)) {
+    if (op->n_in == 0 || is_added_up(p, op) || !sw_op_part_of_sum(desc, in, &part) ||
+        !sw_part_all_can(p, op, &part)) {
         return false;
     }
     sw_part_emit(p, op, &part);
