@@ -5,7 +5,8 @@
 // Meshes of 1, 2, 4, 6 and 8 ranks in all factorisations, next to one rank. The pipe and data axes
 // change no bit of losses, norms and weights, at any ZeRO stage, schedule and placement. The axes
 // tensor and context cut sums: losses stay near those of one rank, and bits depend on these two
-// sizes only. Each rank sends the bytes of its plan, and takes its memory to the byte.
+// sizes only. Each rank sends the bytes of its plan, along pipe those of a formula, and takes its
+// memory to the byte.
 //
 // Each pair of choices is tried for one step. SPILLWAY_MESHES=all tries each mesh at each stage,
 // schedule and precision for 30 steps, with the other choices drawn. SPILLWAY_MESHES=3/48 tries the
@@ -268,6 +269,48 @@ static sw_status check_sent(const sw_engine *e, const int64_t before[MOST_GROUPS
     return SW_OK;
 }
 
+/* Elements that cross a border between stages: those of [B, T, C], of which each rank of the context
+ * axis has its tokens, and of the tensor axis its rows if samples or tokens divide. */
+static int64_t elems_at_borders(const struct row *row)
+{
+    const struct shape s = row->shape;
+    const struct mesh m = row->mesh;
+    const bool divides = s.batch % m.tensor == 0 || s.tokens % (m.tensor * m.context) == 0;
+    const int parts = row->at[REGIONS] == 0 && divides ? m.tensor : 1;
+    return (int64_t)s.batch * s.tokens * s.width / m.context / parts;
+}
+
+/* Bytes of the sums of squares that the norm adds; 0 = this plan has none. */
+static int64_t bytes_of_sums(const struct sw_plan *plan)
+{
+    const struct sw_persistent *sums = sw_plan_find(plan, "stats");
+    return sums ? (int64_t)sums->bytes : 0;
+}
+
+/* Each part of the model but the last one sends its output, each but the first one a gradient. A rank
+ * with fewer micro-batches than others sends as many. Stages may also send their part of the norm. A table of two stages
+ * has formulas of its own. */
+static sw_status check_pipe(const sw_engine *e, const struct row *row)
+{
+    const int stages = row->mesh.pipe, parts = stages * chunks_of(row);
+    const int64_t width = row->at[PRECISION] == 0 ? 4 : 2;
+    int64_t messages = 0;
+    for (int part = e->world.rank / (e->world.size / stages); part < parts; part += stages) {
+        messages += (part < parts - 1) + (part > 0);
+    }
+    const int64_t norm = (stages - 1) * bytes_of_sums(e->plan);
+    const int64_t wanted = e->sizes.rounds * messages * elems_at_borders(row) * width;
+    for (int g = 1; g < e->plan->n_groups && row->at[TABLE] == 0; g++) {
+        const bool is_pipe = e->plan->groups[g].axes == 1U << SW_AXIS_PIPE;
+        const int64_t bytes = is_pipe ? sw_plan_group_bytes(e->plan, g) : wanted;
+        if (bytes != wanted && bytes != wanted + norm) {
+            return SW_FAIL(SW_E_ARG, "rank %d sends %lld bytes along pipe, by the formula %lld",
+                           e->world.rank, (long long)bytes, (long long)wanted);
+        }
+    }
+    return SW_OK;
+}
+
 /* Some ranks have fewer micro-batches than others. */
 static sw_status check_peak(const sw_engine *e)
 {
@@ -294,6 +337,7 @@ static sw_status train(void *ctx, sw_comm *comm)
                                               .evaluate.loss = true};
     sw_engine *e = NULL;
     sw_status st = sw_initialize(&options, &e);
+    st = st < 0 ? st : check_pipe(e, job->row);
     for (int i = 0; st >= 0 && i < job->n_steps; i++) {
         struct sw_step_report report = {0};
         int64_t sent[MOST_GROUPS];
