@@ -56,12 +56,14 @@ static pid_t start(int ranks, const char *more)
     } else if (ranks > 0) {
         snprintf(launcher, sizeof launcher, "%s -n %d", mpi->run, ranks);
     }
-    snprintf(command, sizeof command,
-             "exec %s %s/spillway train --model %s --data %s --deepspeed %s --seq-len 12 --quiet "
-             "%s %s > %s 2>&1",
-             launcher, build, test_at(strstr(more, "--trace") ? "wide.json" : "config.json"),
-             test_at("text.txt"), test_at("ds.json"),
-             strstr(more, "--deadline") ? "" : "--deadline 60", more, test_at("log"));
+    snprintf(
+        command, sizeof command,
+        "exec %s %s/spillway train --model %s --data %s --deepspeed %s --seq-len 12 --quiet "
+        "%s %s > %s 2>&1",
+        launcher, build,
+        test_at(strstr(more, "--trace") || strstr(more, "tensor") ? "wide.json" : "config.json"),
+        test_at("text.txt"), test_at("ds.json"), strstr(more, "--deadline") ? "" : "--deadline 60",
+        more, test_at("log"));
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -188,6 +190,28 @@ static void stages_give_the_bytes_of_one(void **state)
 {
     (void)state;
     for_each_mpi(same_bytes_of_stages);
+}
+
+/* Along all axes at once: the bits are those of the slices alone. */
+static void same_bytes_of_slices(void)
+{
+    char more[384];
+    snprintf(more, sizeof more, "--steps 2 --set spillway.mesh.tensor=2 --output %s",
+             test_at("one"));
+    run(2, more);
+    snprintf(more, sizeof more,
+             "--steps 2 --set spillway.mesh.pipe=2 --set spillway.mesh.tensor=2 "
+             "--set zero_optimization.stage=3 --output %s",
+             test_at("many"));
+    run(8, more);
+    assert_same_model("one", "many");
+    remove_all("one many");
+}
+
+static void eight_processes_give_the_bytes_of_two(void **state)
+{
+    (void)state;
+    for_each_mpi(same_bytes_of_slices);
 }
 
 static void stages_give_the_bytes_of_one_over_tcp(void **state)
@@ -447,7 +471,7 @@ static int set_up(void **state)
         "\"n_head\":3,\"embd_pdrop\":0.1,\"attn_pdrop\":0.1,\"resid_pdrop\":0.1}");
     test_put("wide.json",
              "{\"model_type\":\"gpt2\",\"vocab_size\":4000,\"n_positions\":16,\"n_embd\":16,"
-             "\"n_layer\":1,\"n_head\":2,\"tie_word_embeddings\":false}");
+             "\"n_layer\":2,\"n_head\":2,\"tie_word_embeddings\":false}");
     test_put("ds.json", "{\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "
                         "\"gradient_clipping\": 1.0, "
                         "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
@@ -473,6 +497,7 @@ static int begin(char **argv)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_of_look_ups_give_the_bytes_of_slices_over_tcp),
     cmocka_unit_test(stages_give_the_bytes_of_one),
+    cmocka_unit_test(eight_processes_give_the_bytes_of_two),
     cmocka_unit_test(stages_give_the_bytes_of_one_over_tcp),
     cmocka_unit_test(rows_of_look_ups_give_the_bytes_of_slices),
     cmocka_unit_test(processes_give_the_bytes_of_one),
