@@ -66,6 +66,32 @@ static bool equal(const struct sw_json *a, const struct sw_json *b)
     return same;
 }
 
+/* True if the key, or the object that it is in, says how and not what is computed. */
+static bool changes_no_bit(const char *key)
+{
+    static const char *const keys[] = {"pipeline",
+                                       "spillway.chunks",
+                                       "spillway.device_memory",
+                                       "spillway.disk_slots",
+                                       "spillway.host_memory",
+                                       "spillway.mesh.pipe",
+                                       "spillway.nvme_space",
+                                       "spillway.partition",
+                                       "spillway.recompute",
+                                       "spillway.recompute_blocks",
+                                       "spillway.schedule",
+                                       "spillway.threads",
+                                       "spillway.tile_bytes",
+                                       "spillway.transfer_bytes"};
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        const size_t len = strlen(keys[i]);
+        if (strncmp(key, keys[i], len) == 0 && (key[len] == '\0' || key[len] == '.')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* True if the program that saved the checkpoint did not know the key, and the key is not set now.
  * Then nothing changed. */
 static bool is_new_default(const struct changes *c, const char *key, const struct sw_json *was)
@@ -101,7 +127,8 @@ static void compare(struct changes *c, const char *path, const struct sw_json *w
         compare_members(c, path, is, was, false);
     } else if (!was && is->type == SW_JSON_OBJECT) {
         compare_members(c, path, is, NULL, false);
-    } else if (!is_new_default(c, path, was) && !(was && is && equal(was, is))) {
+    } else if (!changes_no_bit(path) && !is_new_default(c, path, was) &&
+               !(was && is && equal(was, is))) {
         add_change(c, path, value_text(was, old_text), value_text(is, new_text));
     }
 }
