@@ -642,6 +642,8 @@ static const struct config_field spillway_fields[] = {
            "started the job, through host memory (host); auto = the library on GPUs, if all ranks "
            "have it",
            BUILT),
+    BOOL("capture", NOWHERE, "false", "replay the launches of a phase on a GPU as a captured graph",
+         LATER),
     BOOL("library_sums", AT(spillway.library_sums), "false",
          "let that library add what ranks send, in an order of its own, instead of adding it in "
          "the order of ranks; the results then depend on the number of ranks",

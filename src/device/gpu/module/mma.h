@@ -3,7 +3,7 @@
 // matrix units:
 //   CUDA  mma.sync.aligned.m16n8k16, two of them side by side
 //   HIP   v_mfma_f32_16x16x16f16 and .._bf16_1k with a and b swapped, which gives the product
-//         transposed
+//         transposed; on gfx908, which lacks that for bf16, two of v_mfma_f32_16x16x8bf16
 // Both hold a, b transposed and c alike. Lane l has MMA_ELEMS elements of each: element e is in row
 // mma_row(l, e) and column mma_col(l, e); for b rows and columns are swapped. So an accumulator
 // becomes the a of the next product by rounding it in place.
@@ -151,9 +151,20 @@ template <typename T> struct mma {
         typedef float acc __attribute__((ext_vector_type(4)));
         acc d = {c[0], c[1], c[2], c[3]};
         if (type_of<T>::type == SW_GPU_BF16) {
+#if defined(__gfx908__)
+            /* The older instruction has k 0..7, two of them in each lane. Which k a lane has does
+             * not matter for the sum, as long as a and b agree. */
+            typedef short pair __attribute__((ext_vector_type(2)));
+            for (int i = 0; i < 2; i++) {
+                d = __builtin_amdgcn_mfma_f32_16x16x8bf16(__builtin_bit_cast(pair, b.x[i]),
+                                                          __builtin_bit_cast(pair, a.x[i]), d, 0, 0,
+                                                          0);
+            }
+#else
             typedef short words __attribute__((ext_vector_type(4)));
             d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(words, b),
                                                           __builtin_bit_cast(words, a), d, 0, 0, 0);
+#endif
         } else {
             typedef _Float16 words __attribute__((ext_vector_type(4)));
             d = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(words, b),
