@@ -197,7 +197,9 @@ right() {
             like_the_first "stage $stage, $place" "${where[@]}"
         done
     done
-    like_the_first "2 ranks" --set gradient_accumulation_steps=2 --ranks 2 --set zero_optimization.stage=3
+    # on one GPU, which ranks share only if they exchange through host memory
+    like_the_first "2 ranks" --set gradient_accumulation_steps=2 --ranks 2 --set zero_optimization.stage=3 \
+        --set spillway.comm=host
 
     say "$steps steps of $reference beside the CPU's"
     local first=("${base[@]}")
