@@ -11,13 +11,14 @@
 #include "device/cpu/bf16_tiles.h"
 #include "device/cpu/fast.h"
 
-enum { DOT_PART = 4 * DOT_EDGE }; /* most columns of a part of a row that is handed over */
+enum { DOT_PART = 4 * DOT_EDGE }; /* columns of a row that are handed over at once */
 
 struct cpu_dots {
     const struct cpu_dot_kernel *kernel;
     struct cpu_gemm whole; /* ldc is not used */
     int64_t piece;         /* terms that begin with a new step; 0: there is one piece */
-    int64_t nb;            /* columns of an item, a multiple of DOT_PART; 0: the cut chooses */
+    int64_t nb;            /* columns of an item, a multiple of `part`; 0: the cut chooses */
+    int64_t part;          /* columns that are handed over at once; 0: DOT_PART */
     /* set by the cut */
     int64_t mb;       /* rows of an item, a multiple of 32 */
     int64_t steps;    /* of all pieces */
@@ -31,11 +32,11 @@ struct cpu_dots {
  * processor. NULL: oneDNN's products or those converted to f32 are faster. */
 const struct cpu_dot_kernel *sw_cpu_dot_kernel(const struct cpu_device *dev);
 
-/* Cuts a product, whose first four fields are set, for so many threads. */
+/* Cuts a product, whose first fields are set, for so many threads. */
 void sw_cpu_dots_cut(struct cpu_dots *dots, int n_threads);
 
 /* Takes a part of a row of the finished result; block says where it is in the whole, with m = 1.
- * Parts begin at multiples of DOT_PART columns, and those of an item come in order.
+ * Parts begin at multiples of `part` columns, and those of a row of an item come in order.
  * c: the sums of 32 columns, then those of the next 32 at c + DOT_ELEMS, and so on. */
 typedef void (*cpu_dots_sink_fn)(void *ctx, const struct cpu_block *block, const float *c);
 

@@ -110,6 +110,7 @@ void sw_cpu_dots_cut(struct cpu_dots *d, int n_threads)
     d->chunk = even_chunk(d->steps);
     d->packs_left = whole->ta || d->piece % TILE_TERMS != 0 || whole->k % TILE_TERMS != 0 ||
                     whole->lda * 2 % ALIASING_BYTES == 0;
+    d->part = d->part > 0 ? d->part : DOT_PART;
     choose_blocks(d, n_threads);
     d->packs_alone = whole->m <= d->mb;
     const int64_t blocks = (int64_t)(SHARED_BYTES / (tiles_bytes(d->nb, d->steps) + 1));
@@ -188,7 +189,8 @@ struct pending {
     const struct cpu_dots_run *run;
     struct cpu_block block; /* m = 0: none */
     const float *c;         /* its blocks, one after the other */
-    int64_t unit, units;    /* parts of rows that are done, and all */
+    int64_t part;           /* columns of a part of a row */
+    int64_t unit, units;    /* parts that are done, and all */
     int64_t step, steps;    /* of the panel that is computed now */
     const char *next;       /* rows of the next panel, to be prefetched: lines of 64 bytes */
     int64_t line, lines, lines_of_row;
@@ -197,12 +199,12 @@ struct pending {
 
 static void hand_over(struct pending *p)
 {
-    const int64_t groups = sw_ceil_div(p->block.n, DOT_PART);
-    const int64_t row = p->unit / groups, column = p->unit % groups * DOT_PART;
+    const int64_t groups = sw_ceil_div(p->block.n, p->part);
+    const int64_t row = p->unit / groups, column = p->unit % groups * p->part;
     const struct cpu_block part = {.i = p->block.i + row,
                                    .j = p->block.j + column,
                                    .m = 1,
-                                   .n = sw_min_i64(DOT_PART, p->block.n - column)};
+                                   .n = sw_min_i64(p->part, p->block.n - column)};
     p->run->sink(p->run->ctx, &part, p->c + column / DOT_EDGE * DOT_ELEMS + row * DOT_EDGE);
     p->unit++;
 }
@@ -329,7 +331,7 @@ static void run_panel(struct item *it, int64_t row)
         p->block = block;
         p->c = sums_of(it, row);
         p->unit = 0;
-        p->units = block.m * sw_ceil_div(block.n, DOT_PART);
+        p->units = block.m * sw_ceil_div(block.n, p->part);
     }
 }
 
@@ -358,7 +360,7 @@ static void run_item(void *ctx, int64_t i_item, int i_worker)
                       .left = scratch,
                       .right = scratch + left_bytes(d),
                       .sums = (float *)(scratch + left_bytes(d) + right_bytes(d)),
-                      .pending = {.run = run}};
+                      .pending = {.run = run, .part = d->part}};
     if (d->kernel->begin) {
         d->kernel->begin();
     }

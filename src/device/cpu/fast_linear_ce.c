@@ -11,7 +11,7 @@
 // items of one run. A library may choose its algorithm, and so the bits, by the stride of an
 // operand: d has the same stride in every tile of a table.
 // With dot-product instructions (dots.h) each of the products of a chunk is one run, whose rows are
-// handed over in parts of DOT_PART columns.
+// handed over in parts: for the statistics of COLUMNS columns, else of DOT_PART.
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@
 
 enum { IGNORED = -100 }; /* a label that is ignored */
 enum { DEPTH = 256 };    /* rows of d^T h in one product; products are added in order */
-enum { COLUMNS = 512 };  /* columns of logits of an item by dot-product instructions */
+enum { COLUMNS = 512 };  /* columns whose statistics are made at once, by dot products */
 
 struct loss_shape {
     enum sw_dtype dtype;
@@ -108,17 +108,18 @@ static const struct cpu_dot_kernel *dot_kernel(const struct cpu_device *dev,
     return s->dtype == SW_BF16 ? sw_cpu_dot_kernel(dev) : NULL;
 }
 
+/* nb: columns of an item and of its parts of rows, or 0. */
 static void cut_dots(const struct cpu_dot_kernel *kernel, const struct cpu_gemm *whole, int64_t nb,
                      int n_threads, struct cpu_dots *out, size_t *most_bytes)
 {
-    *out = (struct cpu_dots){.kernel = kernel, .whole = *whole, .nb = nb};
+    *out = (struct cpu_dots){.kernel = kernel, .whole = *whole, .nb = nb, .part = nb};
     sw_cpu_dots_cut(out, n_threads);
     const size_t bytes = cpu_dots_bytes(out, n_threads);
     *most_bytes = bytes > *most_bytes ? bytes : *most_bytes;
 }
 
 /* Copies a part of a row of sums. */
-static void gather(const float *c, int64_t n, float row[DOT_PART])
+static void gather(const float *c, int64_t n, float *row)
 {
     for (int64_t j = 0; j < n; j += DOT_EDGE, c += DOT_ELEMS) {
         memcpy(row + j, c, DOT_EDGE * sizeof *row);
@@ -339,17 +340,6 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
-/* Joins a maximum and a sum of exponentials with those of later columns. */
-static void join(float *top, float *mass, float other, float other_mass)
-{
-    if (other > *top) {
-        *mass = *mass * expf(*top - other) + other_mass;
-        *top = other;
-    } else {
-        *mass += other_mass * expf(other - *top);
-    }
-}
-
 struct forward_chunk {
     const struct forward_job *job;
     int64_t c;
@@ -363,18 +353,12 @@ static void take_logits(void *ctx, const struct cpu_block *part, const float *c)
     const struct forward *f = job->f;
     const struct loss_shape *s = &f->s;
     const int64_t first = chunk->c * s->chunk, row = part->i;
-    float logits[DOT_PART], top, mass;
+    float logits[COLUMNS];
     gather(c, part->n, logits);
     finish_logits(f->vector, s, job->call->in[3], part, first + part->j, logits);
-    f->vector->softmax_stats(logits, part->n, 1, part->n, &top, &mass);
     const int64_t column = chunk->c * sw_ceil_div(s->chunk, COLUMNS) + part->j / COLUMNS;
     const int64_t at = column * s->rows + row;
-    if (part->j % COLUMNS == 0) {
-        job->max[at] = top;
-        job->sum[at] = mass;
-    } else {
-        join(&job->max[at], &job->sum[at], top, mass);
-    }
+    f->vector->softmax_stats(logits, part->n, 1, part->n, job->max + at, job->sum + at);
     const int32_t *labels = job->call->in[2];
     const int64_t hit = labels[job->place[row]] - (s->first + first + part->j);
     if (hit >= 0 && hit < part->n) {
@@ -417,7 +401,13 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
         float top = before ? before[rows + row] : job->max[i];
         float mass = before ? before[2 * rows + row] : job->sum[i];
         for (int64_t c = before ? 0 : 1; c < f->n_columns; c++) {
-            join(&top, &mass, job->max[c * rows + i], job->sum[c * rows + i]);
+            const float other = job->max[c * rows + i], other_mass = job->sum[c * rows + i];
+            if (other > top) {
+                mass = mass * expf(top - other) + other_mass;
+                top = other;
+            } else {
+                mass += other_mass * expf(other - top);
+            }
         }
         if (after) {
             after[row] = job->label_logit[i];
