@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 
 enum { HUGE_PAGE = 2 << 20 };
-enum { FAST_ROWS = 2 }; /* incremented by every change of the fast rows that changes a bit */
+enum { FAST_ROWS = 3 }; /* incremented by every change of the fast rows that changes a bit */
 
 /* One byte of state: a handle only has to differ from NULL. */
 struct sw_stream_queue {
@@ -342,8 +342,9 @@ static void name_kernel_set(struct cpu_device *cpu)
     const struct cpu_dot_kernel *dots = sw_cpu_dot_kernel(cpu);
     const char *bf16 = dots ? dots->name : cpu->native_bf16 ? "native" : "converted";
     sw_cpu_fast_describe(cpu, more, sizeof more);
-    snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s bf16:%s%s%s",
+    snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s%s bf16:%s%s%s",
              sw_cpu_isa_name(cpu->isa), FAST_ROWS,
+             cpu->isa == CPU_AVX512_BF16 && cpu->fast_vdpbf16 ? " vdpbf16" : "",
              cpu->has_amx_bf16 && cpu->isa < CPU_AMX_BF16 ? " amx_bf16" : "", bf16,
              more[0] ? " " : "", more);
 }

@@ -88,14 +88,46 @@ struct cpu_attention {
     int64_t ld_dq, ld_dk, ld_dv;
 };
 
-enum { CPU_QUERY_BLOCK = 112, CPU_KEY_BLOCK = 128 };
-
 /* The part of the gradients that is computed at a time, for the heads that share a key head. It
  * covers whole blocks of queries and keys and makes dq (with all keys), dk and dv (with all
  * queries), or both. */
 struct cpu_attention_part {
     int64_t first_query, end_query, first_key, end_key;
     bool dq, dkv, dbias;
+};
+
+enum { CPU_COLUMN = 32 }; /* queries of one head that are side by side in the lanes of vectors */
+
+struct cpu_column {
+    const struct cpu_attention *a;
+    int64_t i0, rows; /* first query; number of queries, at most CPU_COLUMN */
+    /* The keys lo .. hi-1 of a block, whole strips of CPU_COLUMN keys, include all that a query may
+     * see; lo = hi = 0 if there are none. */
+    int64_t lo, hi;
+};
+
+static inline int64_t cpu_whole_strips(int64_t n)
+{
+    return (n + CPU_COLUMN - 1) / CPU_COLUMN * CPU_COLUMN;
+}
+
+/* Attention with one kind of products, single-threaded. The heads share a key head; their columns
+ * are numbered by query first, then by head. A query's bits depend on nothing but its own row and
+ * the keys that it sees; those of dk and dv are added by head and query. */
+struct cpu_attention_kernel {
+    const char *name;
+    const struct cpu_dot_kernel *dot; /* of products in bf16, else NULL */
+    int64_t query_block, key_block;   /* the parts of a gradient are multiples of these */
+    size_t (*scratch_bytes)(int64_t n_columns, int64_t s, int64_t d);
+    /* Computes columns first .. end-1 -> o, lse. */
+    void (*run)(const struct cpu_attention_kernel *self, const struct cpu_attention *heads,
+                int64_t n_heads, int64_t first, int64_t end, void *scratch);
+    /* n_keys: keys of a part with dkv, else min(s, key_block) */
+    size_t (*grad_scratch_bytes)(int64_t t, int64_t n_keys, int64_t d);
+    /* Takes the heads in order -> each dq; the common dk, dv. Every sum is added in the same order,
+     * however the work is cut into parts. */
+    void (*run_grad)(const struct cpu_attention_kernel *self, const struct cpu_attention *heads,
+                     int64_t n_heads, const struct cpu_attention_part *part, void *scratch);
 };
 
 /* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), MUL, SCALE. */
@@ -219,15 +251,7 @@ struct cpu_vector {
     /* x = cap tanh((x + bias_j) / cap) of [m,n]; bias NULL, cap 0: none */
     void (*finish_logits)(enum sw_dtype dtype, float *logits, int64_t m, int64_t n,
                           const void *bias, float cap);
-    /* Computes queries i .. i + CPU_QUERY_BLOCK - 1 of one head -> o, lse. */
-    void (*attention)(const struct cpu_attention *a, int64_t i, void *scratch);
-    size_t (*attention_scratch_bytes)(int64_t d);
-    /* Takes the heads that share one key head, in order -> each dq; the common dk, dv. Every sum is
-     * added in the same order, however the work is cut into parts. */
-    void (*attention_grad)(const struct cpu_attention *heads, int64_t n_heads,
-                           const struct cpu_attention_part *part, void *scratch);
-    /* n_keys: keys of a part with dkv */
-    size_t (*attention_grad_scratch_bytes)(int64_t n_keys, int64_t d);
+    const struct cpu_attention_kernel *attention; /* products in f32 */
     /* The following kernels take elements (or rows) first .. first + n - 1. */
     void (*elementwise)(const struct cpu_elementwise *e, int64_t first, int64_t n);
     void (*cast)(enum sw_dtype to, enum sw_dtype from, void *out, const void *x, int64_t first,
@@ -280,6 +304,10 @@ const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa);
 extern const struct cpu_vector sw_cpu_vector_portable;
 #if defined(__x86_64__)
 extern const struct cpu_vector sw_cpu_vector_avx2, sw_cpu_vector_avx512;
+/* Attention in bf16 with the instructions, which need them, or with their models. All need
+ * AVX512-BF16. */
+extern const struct cpu_attention_kernel sw_cpu_attention_amx, sw_cpu_attention_avx512bf16,
+    sw_cpu_attention_amx_model, sw_cpu_attention_avx512bf16_model;
 double sw_cpu_peak_bf16(int64_t rounds, float *sink); /* needs AVX512-BF16 */
 double sw_cpu_peak_amx(int64_t rounds, float *sink);  /* needs AMX-BF16 */
 #endif

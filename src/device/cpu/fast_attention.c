@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // ATTENTION and ATTENTION_GRAD: the layout of each head's rows, and the items. Forward: an item is
-// a block of queries of one (sample, head). Backward: an item is one (sample, key head) with all
-// its query heads in order, or a part of that. If samples share a bias that has a gradient, an item
-// has all samples in order. No two items add to the same gradient.
+// some columns (of 32 queries) of the heads that share one key head of a sample. Backward: an item
+// is one (sample, key head) with all its query heads in order, or a part of that. If samples share
+// a bias that has a gradient, an item has all samples in order. No two items add to the same
+// gradient.
 #include <string.h>
 
 #include "device/cpu/fast.h"
@@ -104,6 +105,39 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
     return a;
 }
 
+/* The kernel is a fixed choice by processor and dtype. bf16 on AVX-512 alone, and where VDPBF16PS
+ * is slow, is computed in f32, like f16. */
+static const struct cpu_attention_kernel *kernel_for(const struct cpu_device *dev,
+                                                     const struct sw_view *q)
+{
+#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AVX512)
+#if !defined(SPILLWAY_WITHOUT_AMX)
+    if (q->dtype == SW_BF16 && dev->isa == CPU_AMX_BF16) {
+        return &sw_cpu_attention_amx;
+    }
+#endif
+    if (q->dtype == SW_BF16 && dev->isa >= CPU_AVX512_BF16 && dev->fast_vdpbf16) {
+        return &sw_cpu_attention_avx512bf16;
+    }
+#endif
+    (void)q;
+    return sw_cpu_vector_for(dev->isa)->attention;
+}
+
+static sw_status forward_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                                 void **prepared)
+{
+    *prepared = (void *)(uintptr_t)kernel_for(dev, &desc->in[0]);
+    return SW_OK;
+}
+
+static sw_status backward_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                                  void **prepared)
+{
+    *prepared = (void *)(uintptr_t)kernel_for(dev, &desc->in[3]);
+    return SW_OK;
+}
+
 static bool takes(const struct sw_op_desc *desc, int first)
 {
     const int n_qkv = desc->op->attrs.attention.packed ? 1 : 3;
@@ -136,18 +170,47 @@ static bool is_there(const struct sw_op_desc *desc, int i_out)
 
 /* ---- forward ---- */
 
+/* A worker packs a block of keys once for the columns of an item. */
+enum { MOST_COLUMNS = 16, ITEMS_PER_WORKER = 4 };
+
 struct job {
-    const struct cpu_vector *vector;
+    const struct cpu_attention_kernel *kernel;
     const struct cpu_call *call;
     struct operands o;
-    int64_t blocks;   /* forward: blocks of queries in a head */
-    struct cuts cuts; /* used by backward */
+    int64_t columns, per_item; /* forward: columns of a key head, and of an item */
+    struct cuts cuts;          /* used by backward */
     size_t worker_bytes;
 };
 
-static size_t forward_bytes(const struct cpu_vector *vector, const struct operands *o)
+static int64_t group_of(const struct operands *o)
 {
-    return sw_round_up(vector->attention_scratch_bytes(o->d), CPU_LINE);
+    return o->heads / o->kv_heads;
+}
+
+/* A worker's scratch: the descriptions of the heads of one item, then the kernel's scratch. */
+static size_t heads_bytes(const struct operands *o)
+{
+    return sw_round_up((size_t)group_of(o) * sizeof(struct cpu_attention), CPU_LINE);
+}
+
+static int64_t columns_of(const struct operands *o)
+{
+    return group_of(o) * sw_ceil_div(o->t, CPU_COLUMN);
+}
+
+/* Items are smaller if there would be too few; no bit depends on that. */
+static int64_t columns_per_item(const struct operands *o, int workers)
+{
+    const int64_t all = columns_of(o) * o->batch * o->kv_heads;
+    const int64_t fair = sw_ceil_div(all, (int64_t)ITEMS_PER_WORKER * workers);
+    return sw_min_i64(sw_min_i64(MOST_COLUMNS, columns_of(o)), fair);
+}
+
+static size_t forward_bytes(const struct cpu_attention_kernel *kernel, const struct operands *o,
+                            int workers)
+{
+    const int64_t n = columns_per_item(o, workers);
+    return heads_bytes(o) + sw_round_up(kernel->scratch_bytes(n, o->s, o->d), CPU_LINE);
 }
 
 static void forward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -156,42 +219,53 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
     if (!takes(desc, 0)) {
         return;
     }
-    const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
+    const struct cpu_attention_kernel *kernel = kernel_for(dev, &desc->in[0]);
     const struct operands o = operands_of(desc, NULL, NULL, 0);
+    const int workers = cpu_workers(dev->pool);
     out->supported = true;
-    out->workspace_bytes = forward_bytes(vector, &o) * (size_t)cpu_workers(dev->pool);
-    out->path = vector->name;
+    out->workspace_bytes = forward_bytes(kernel, &o, workers) * (size_t)workers;
+    out->path = kernel->name;
 }
 
 static void forward_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
     const struct operands *o = &job->o;
+    const int64_t pairs = o->batch * o->kv_heads, parts = sw_ceil_div(job->columns, job->per_item);
     /* Later queries see more keys: they come first, so that short items end the run. */
-    const int64_t block = job->blocks - 1 - i_item / (o->batch * o->heads);
-    const int64_t b = i_item % (o->batch * o->heads) / o->heads, h = i_item % o->heads;
-    struct cpu_attention a = head_of(o, job->call->scalars, b, h);
+    const int64_t part = parts - 1 - i_item / pairs;
+    const int64_t b = i_item % pairs / o->kv_heads, kv = i_item % o->kv_heads;
+    char *scratch = (char *)job->call->workspace + (size_t)i_worker * job->worker_bytes;
+    struct cpu_attention *heads = (struct cpu_attention *)scratch;
     const struct sw_view *out = &job->call->desc->out[0];
-    a.o = head_at(out, job->call->out[0], b, h, o->d);
-    a.ld_o = out->strides[1];
-    a.lse = (float *)job->call->out[1] + (b * o->heads + h) * o->t;
-    job->vector->attention(&a, block * CPU_QUERY_BLOCK,
-                           (char *)job->call->workspace + (size_t)i_worker * job->worker_bytes);
+    for (int64_t i = 0; i < group_of(o); i++) {
+        const int64_t h = kv * group_of(o) + i;
+        heads[i] = head_of(o, job->call->scalars, b, h);
+        heads[i].o = head_at(out, job->call->out[0], b, h, o->d);
+        heads[i].ld_o = out->strides[1];
+        heads[i].lse = (float *)job->call->out[1] + (b * o->heads + h) * o->t;
+    }
+    const int64_t first = part * job->per_item;
+    job->kernel->run(job->kernel, heads, group_of(o), first,
+                     sw_min_i64(job->columns, first + job->per_item), scratch + heads_bytes(o));
 }
 
 static void forward_run(const struct cpu_call *call)
 {
-    struct job job = {.vector = call->prepared,
+    const int workers = cpu_workers(call->pool);
+    struct job job = {.kernel = call->prepared,
                       .call = call,
                       .o = operands_of(call->desc, call->in, call->out, 0)};
-    job.worker_bytes = forward_bytes(job.vector, &job.o);
-    job.blocks = sw_ceil_div(job.o.t, CPU_QUERY_BLOCK);
-    sw_pool_run(call->pool, job.o.batch * job.o.heads * job.blocks, forward_item, &job);
+    job.worker_bytes = forward_bytes(job.kernel, &job.o, workers);
+    job.columns = columns_of(&job.o);
+    job.per_item = columns_per_item(&job.o, workers);
+    sw_pool_run(call->pool, job.o.batch * job.o.kv_heads * sw_ceil_div(job.columns, job.per_item),
+                forward_item, &job);
 }
 
 const struct cpu_kernel sw_cpu_attention = {.name = "fast",
                                             .query = forward_query,
-                                            .prepare = sw_cpu_prepare_vector,
+                                            .prepare = forward_prepare,
                                             .release = sw_cpu_release_nothing,
                                             .run = forward_run};
 
@@ -205,7 +279,8 @@ static const struct sw_view *bias_gradient(const struct sw_op_desc *desc)
     return attrs->has_bias && is_there(desc, k) ? &desc->out[k] : NULL;
 }
 
-static struct cuts cuts_of(const struct operands *o, int workers)
+static struct cuts cuts_of(const struct cpu_attention_kernel *kernel, const struct operands *o,
+                           int workers)
 {
     const bool packed = o->desc->op->attrs.attention.packed;
     const bool dbias = bias_gradient(o->desc) != NULL;
@@ -215,24 +290,19 @@ static struct cuts cuts_of(const struct operands *o, int workers)
                      .dq = is_there(o->desc, 0) || dbias,
                      .dkv = packed || is_there(o->desc, 1) || is_there(o->desc, 2),
                      .dbias = dbias};
-    c.keys = c.dkv ? sw_ceil_div(o->s, CPU_KEY_BLOCK) : 0;
-    c.queries = c.dq ? o->heads / o->kv_heads * sw_ceil_div(o->t, CPU_QUERY_BLOCK) : 0;
+    c.keys = c.dkv ? sw_ceil_div(o->s, kernel->key_block) : 0;
+    c.queries = c.dq ? group_of(o) * sw_ceil_div(o->t, kernel->query_block) : 0;
     const int64_t last = c.pairs % workers;
     c.whole = c.pairs - (7 * last < 5 * workers ? last : 0);
     return c;
 }
 
-/* A worker's scratch: the descriptions of the heads of one item, then the kernel's scratch. */
-static size_t heads_bytes(const struct operands *o)
+static size_t backward_bytes(const struct cpu_attention_kernel *kernel, const struct operands *o,
+                             int workers)
 {
-    return sw_round_up((size_t)(o->heads / o->kv_heads) * sizeof(struct cpu_attention), CPU_LINE);
-}
-
-static size_t backward_bytes(const struct cpu_vector *vector, const struct operands *o, int workers)
-{
-    const int64_t n_keys = cuts_of(o, workers).whole > 0 ? o->s : sw_min_i64(o->s, CPU_KEY_BLOCK);
-    return heads_bytes(o) +
-           sw_round_up(vector->attention_grad_scratch_bytes(n_keys, o->d), CPU_LINE);
+    const bool whole = cuts_of(kernel, o, workers).whole > 0;
+    const int64_t n_keys = whole ? o->s : sw_min_i64(o->s, kernel->key_block);
+    return heads_bytes(o) + sw_round_up(kernel->grad_scratch_bytes(o->t, n_keys, o->d), CPU_LINE);
 }
 
 static void backward_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -248,12 +318,12 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
             return;
         }
     }
-    const struct cpu_vector *vector = sw_cpu_vector_for(dev->isa);
+    const struct cpu_attention_kernel *kernel = kernel_for(dev, &desc->in[3]);
     const struct operands o = operands_of(desc, NULL, NULL, 3);
     out->supported = true;
     const int workers = cpu_workers(dev->pool);
-    out->workspace_bytes = backward_bytes(vector, &o, workers) * (size_t)workers;
-    out->path = vector->name;
+    out->workspace_bytes = backward_bytes(kernel, &o, workers) * (size_t)workers;
+    out->path = kernel->name;
 }
 
 /* Describes query head h of sample b, with all that backward reads and writes of it. */
@@ -295,12 +365,12 @@ static struct cpu_attention_part part_of(const struct job *job, int64_t i_item, 
     const int64_t i = (i_item - c->whole) % (c->keys + c->queries), j = i - c->keys;
     if (i < c->keys) { /* earlier keys are seen by more queries, so they come first */
         part.dq = part.dbias = false;
-        part.first_key = i * CPU_KEY_BLOCK;
-        part.end_key = sw_min_i64(o->s, part.first_key + CPU_KEY_BLOCK);
+        part.first_key = i * job->kernel->key_block;
+        part.end_key = sw_min_i64(o->s, part.first_key + job->kernel->key_block);
     } else { /* later queries see more keys */
         part.dkv = false;
-        part.first_query = (c->queries - 1 - j) / *n_heads * CPU_QUERY_BLOCK;
-        part.end_query = sw_min_i64(o->t, part.first_query + CPU_QUERY_BLOCK);
+        part.first_query = (c->queries - 1 - j) / *n_heads * job->kernel->query_block;
+        part.end_query = sw_min_i64(o->t, part.first_query + job->kernel->query_block);
         *first_head = j % *n_heads;
         *n_heads = 1;
     }
@@ -320,7 +390,7 @@ static void backward_item(void *ctx, int64_t i_item, int i_worker)
         for (int64_t i = 0; i < n_heads; i++) {
             heads[i] = backward_head(job, pair / o->kv_heads + b, h + i);
         }
-        job->vector->attention_grad(heads, n_heads, &part, scratch + heads_bytes(o));
+        job->kernel->run_grad(job->kernel, heads, n_heads, &part, scratch + heads_bytes(o));
     }
 }
 
@@ -337,11 +407,11 @@ static void clear_item(void *ctx, int64_t i_item, int i_worker)
 static void backward_run(const struct cpu_call *call)
 {
     const int workers = cpu_workers(call->pool);
-    struct job job = {.vector = call->prepared,
+    struct job job = {.kernel = call->prepared,
                       .call = call,
                       .o = operands_of(call->desc, call->in, call->out, 3)};
-    job.cuts = cuts_of(&job.o, workers);
-    job.worker_bytes = backward_bytes(job.vector, &job.o, workers);
+    job.cuts = cuts_of(job.kernel, &job.o, workers);
+    job.worker_bytes = backward_bytes(job.kernel, &job.o, workers);
     const int64_t n_cut = job.cuts.pairs - job.cuts.whole;
     if (job.cuts.dbias) {
         sw_pool_run(call->pool, job.o.heads * (job.o.bias_batch > 0 ? job.o.batch : 1), clear_item,
@@ -353,6 +423,6 @@ static void backward_run(const struct cpu_call *call)
 
 const struct cpu_kernel sw_cpu_attention_grad = {.name = "fast",
                                                  .query = backward_query,
-                                                 .prepare = sw_cpu_prepare_vector,
+                                                 .prepare = backward_prepare,
                                                  .release = sw_cpu_release_nothing,
                                                  .run = backward_run};
