@@ -4,6 +4,7 @@
 // then timed at full size. Results are JSON lines with the share of the machine's peak.
 //
 //     bench_kernels [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--threads 2] [--op matmul]
+//                   [--head-width 64]
 //                   [--json FILE]
 //
 // FILE gets the times by operation, dtype and shapes. A cluster's file can name it:
@@ -33,6 +34,7 @@ struct bench_case {
 struct size {
     enum sw_dtype dtype;
     int64_t batch, tokens;
+    int64_t head_width; /* of attention; divides WIDTH */
 };
 
 static struct sw_view view_of(enum sw_dtype dtype, struct sw_shape shape)
@@ -153,16 +155,16 @@ static void build_loss_grad(struct bench_case *c, const struct size *s)
 
 static void attention(struct bench_case *c, const struct size *s, enum sw_op_kind kind)
 {
-    const int64_t b = s->batch, t = s->tokens;
+    const int64_t b = s->batch, t = s->tokens, heads = WIDTH / s->head_width;
     c->op.kind = kind;
     c->op.attrs.attention.packed = c->op.attrs.attention.causal = true;
-    c->op.attrs.attention.heads = c->op.attrs.attention.kv_heads = HEADS;
-    c->op.attrs.attention.scale = 1 / sqrt((double)WIDTH / HEADS);
+    c->op.attrs.attention.heads = c->op.attrs.attention.kv_heads = heads;
+    c->op.attrs.attention.scale = 1 / sqrt((double)s->head_width);
     c->roof = ROOF_COMPUTE;
     if (kind == SW_OP_ATTENTION_GRAD) {
         in(c, s->dtype, SW_SHAPE(b, t, WIDTH));
         in(c, s->dtype, SW_SHAPE(b, t, WIDTH));
-        in(c, SW_F32, SW_SHAPE(b, HEADS, t));
+        in(c, SW_F32, SW_SHAPE(b, heads, t));
     }
     in(c, s->dtype, SW_SHAPE(b, t, 3 * WIDTH));
     /* causal: half of the keys are visible */
@@ -174,7 +176,7 @@ static void build_attention(struct bench_case *c, const struct size *s)
     c->name = "attention";
     attention(c, s, SW_OP_ATTENTION);
     out(c, s->dtype, SW_SHAPE(s->batch, s->tokens, WIDTH));
-    out(c, SW_F32, SW_SHAPE(s->batch, HEADS, s->tokens));
+    out(c, SW_F32, SW_SHAPE(s->batch, WIDTH / s->head_width, s->tokens));
 }
 
 static void build_attention_grad(struct bench_case *c, const struct size *s)
@@ -630,7 +632,7 @@ static sw_status bench(int i, struct sw_device *fast, struct sw_device *referenc
                        const struct size *size, double compute_gflops, double copy_gb_s, FILE *file)
 {
     struct bench_case c;
-    const struct size few = {size->dtype, 1, CHECK_TOKENS};
+    const struct size few = {size->dtype, 1, CHECK_TOKENS, size->head_width};
     double error = 0, seconds = 0;
     const char *path = "";
     build(&c, i, &few);
@@ -700,6 +702,8 @@ static bool parse(int argc, char **argv, struct args *a)
             a->size.batch = atoll(value);
         } else if (strcmp(argv[i], "--seq-len") == 0) {
             a->size.tokens = atoll(value);
+        } else if (strcmp(argv[i], "--head-width") == 0) {
+            a->size.head_width = atoll(value);
         } else if (strcmp(argv[i], "--threads") == 0) {
             a->n_threads = atoi(value);
         } else if (strcmp(argv[i], "--op") == 0) {
@@ -712,7 +716,8 @@ static bool parse(int argc, char **argv, struct args *a)
             return false;
         }
     }
-    return argc % 2 == 1 && a->size.batch > 0 && a->size.tokens > 0 && a->n_threads >= 0;
+    return argc % 2 == 1 && a->size.batch > 0 && a->size.tokens > 0 && a->n_threads >= 0 &&
+           a->size.head_width > 0 && WIDTH % a->size.head_width == 0;
 }
 
 /* Writes the rows first, since they are counted by the place in the file; then what is around them.
@@ -742,10 +747,10 @@ static sw_status bench_into(const struct args *a)
 
 int main(int argc, char **argv)
 {
-    struct args a = {.size = {SW_F32, 4, 64}};
+    struct args a = {.size = {SW_F32, 4, 64, WIDTH / HEADS}};
     if (!parse(argc, argv, &a)) {
         fprintf(stderr, "usage: bench_kernels [--batch B] [--seq-len T] [--dtype f32|bf16|f16] "
-                        "[--threads N] [--op NAME] [--json FILE]\n");
+                        "[--threads N] [--op NAME] [--json FILE] [--head-width D]\n");
         return 2;
     }
     if (bench_into(&a) < 0) {
