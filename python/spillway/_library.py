@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from . import errors
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 
 OK, PENDING = 0, 1
 _STATUS: Dict[int, Type[errors.SpillwayError]] = {

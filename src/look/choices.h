@@ -36,8 +36,9 @@ struct choices {
     struct sw_choice starts[16];
 };
 
-/* Makes the space for so many ranks of a cluster. options: their run.device is the cluster's. Values
- * that the configuration gives are kept, but for the micro-batch; its batch is that of each step.
+/* Makes the space for so many ranks of a cluster. options: their run.device is the cluster's.
+ * Values that the configuration gives are kept, but for the micro-batch; its batch is that of each
+ * step.
  * Release with sw_choices_close; all are borrowed until then. */
 sw_status sw_choices_open(const struct sw_engine_options *options, const struct sw_cluster *cluster,
                           int ranks, struct choices *out);

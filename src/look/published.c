@@ -374,8 +374,8 @@ static sw_status find_runs(struct report *r)
     const char *nearest = sw_nearest(r->wanted->id, names, (size_t)f->n_runs);
     const sw_status st = SW_FAIL(
         SW_E_ARG,
-        "no published run \"%.80s\"%s%s%s; wanted the id of a run, a group, \"capacities\" or \"all\"; %s "
-        "has them",
+        "no published run \"%.80s\"%s%s%s; wanted the id of a run, a group, \"capacities\" or "
+        "\"all\"; %s has them",
         r->wanted->id, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
         nearest ? "\"" : "", f->path);
     sw_free(names);

@@ -205,8 +205,10 @@ static const char extra[] =
     "background:var(--grid);border-radius:4px;overflow:hidden}.row .figs{color:var(--dim);"
     "font-variant-numeric:tabular-nums}.row b{font-weight:600;color:var(--ink)}"
     ".row .miss{color:var(--4)}td b,th b{font-weight:inherit}.why{color:var(--dim)}dd b{"
-    "font-weight:inherit}section .chart{margin-bottom:1rem}.lanes{grid-template-columns:11.5rem minmax(0,1fr)}\n"
-    "@media(max-width:720px){.row,.lanes{grid-template-columns:minmax(0,1fr)}.names{grid-auto-rows:1.4rem}}\n";
+    "font-weight:inherit}section .chart{margin-bottom:1rem}"
+    ".lanes{grid-template-columns:11.5rem minmax(0,1fr)}\n"
+    "@media(max-width:720px){.row,.lanes{grid-template-columns:minmax(0,1fr)}"
+    ".names{grid-auto-rows:1.4rem}}\n";
 
 static void write_head(const char *title, struct sw_str *out)
 {

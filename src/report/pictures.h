@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a page of pictures (picture.c). They draw nodes of the JSON of `spillway plan`. Private to
-// this folder.
+// Parts of a page of pictures (picture.c). They draw nodes of the JSON of `spillway plan`. Private
+// to this folder.
 #pragma once
 
 #include "report/private.h"

@@ -269,8 +269,8 @@ static sw_status check_sent(const sw_engine *e, const int64_t before[MOST_GROUPS
     return SW_OK;
 }
 
-/* Elements that cross a border between stages: those of [B, T, C], of which each rank of the context
- * axis has its tokens, and of the tensor axis its rows if samples or tokens divide. */
+/* Elements that cross a border between stages: those of [B, T, C], of which each rank of the
+ * context axis has its tokens, and of the tensor axis its rows if samples or tokens divide. */
 static int64_t elems_at_borders(const struct row *row)
 {
     const struct shape s = row->shape;
@@ -287,9 +287,9 @@ static int64_t bytes_of_sums(const struct sw_plan *plan)
     return sums ? (int64_t)sums->bytes : 0;
 }
 
-/* Each part of the model but the last one sends its output, each but the first one a gradient. A rank
- * with fewer micro-batches than others sends as many. Stages may also send their part of the norm. A table of two stages
- * has formulas of its own. */
+/* Each part of the model but the last one sends its output, each but the first one a gradient. A
+ * rank with fewer micro-batches than others sends as many. Stages may also send their part of the
+ * norm. A table of two stages has formulas of its own. */
 static sw_status check_pipe(const sw_engine *e, const struct row *row)
 {
     const int stages = row->mesh.pipe, parts = stages * chunks_of(row);

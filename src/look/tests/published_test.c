@@ -419,7 +419,8 @@ static void the_bytes_that_others_count_give_their_capacities(void **state)
     sw_published_close(file);
 }
 
-/* A plan of the published size fits where that system had it; one of 100 times the size does not. */
+/* A plan of the published size fits where that system had it; one of 100 times the size does
+ * not. */
 static void our_plan_holds_what_others_held(void **state)
 {
     (void)state;
