@@ -362,9 +362,9 @@ static void a_refusal_names_what_fits(void **state)
         const char *sets[4];
         const char *model; /* NULL: the small model */
     } cases[] = {
-        {"device_memory", 600000, 1980000, 46000, {"spillway.threads=1"}, NULL},
+        {"device_memory", 200000, 1980000, 46000, {"spillway.threads=1"}, NULL},
         {"device_memory",
-         600000,
+         200000,
          1500000,
          90000,
          {"spillway.threads=1", "zero_optimization.stage=2"},

@@ -238,7 +238,7 @@ static void stages_choose_alike(void **state)
                                  "\"spillway\": {\"threads\": 1, \"micro_batch\": \"auto\", "
                                  "\"recompute\": \"auto\", \"mesh\": {\"pipe\": 4}}}";
     int n_differ = 0;
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 44; i++) {
         char budget[64];
         const char *const sets[] = {budget};
         struct sw_engine_options options = {.config = {.text = config, .sets = sets, .n_sets = 1},
@@ -248,10 +248,12 @@ static void stages_choose_alike(void **state)
                                             .train.wanted = true};
         struct sw_lineup lineup;
         sw_engine *last = NULL;
-        snprintf(budget, sizeof budget, "spillway.device_memory=%d", 1300000 + 100000 * i);
-        if (sw_lineup_open(&options, RANKS, &lineup) < 0) {
-            fail_msg("%s", sw_error_message());
+        snprintf(budget, sizeof budget, "spillway.device_memory=%d", 500000 + 50000 * i);
+        const sw_status st = sw_lineup_open(&options, RANKS, &lineup);
+        if (st == SW_E_NOMEM) {
+            continue; /* how much it needs at least depends on the processor's kernels */
         }
+        assert_int_equal(st, SW_OK);
         const struct sw_engine *a = lineup.stages[0].engine, *b = lineup.stages[3].engine;
         const struct sw_recompute *r = &a->config->spillway.recompute;
         assert_int_equal(a->sizes.batch, b->sizes.batch);

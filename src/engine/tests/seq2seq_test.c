@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 4
 // Generation with encoder-decoders. The cache gives the bits of the whole decoder, for any amount
-// of padding. Stages, offloading, ranks and devices change no bit. Rules of generation are
-// followed, and invalid ones are named.
+// of padding. Stages, offloading and ranks change no bit. Rules of
+// generation are followed, and invalid ones are named.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,6 +193,20 @@ static sw_status write_all(void *ctx, sw_comm *comm)
     return st;
 }
 
+/* Two devices with arithmetic of their own agree on the first token of each prompt, to some roundings
+ * of bf16. Later ones may follow another of two tokens that are equally likely. */
+static void check_first_logits(const struct job *a, const struct job *b)
+{
+    for (int p = 0; p < PROMPTS; p++) {
+        for (int i = 0; i < V; i++) {
+            const float x = a->logits[p][i], y = b->logits[p][i];
+            if (!(fabsf(x - y) < 0.06f * (1 + fabsf(x)))) {
+                fail_msg("prompt %d, logit %d: %g and %g", p, i, (double)x, (double)y);
+            }
+        }
+    }
+}
+
 #define COMMON                                                                                     \
     "\"train_micro_batch_size_per_gpu\": 2, \"bf16\": {\"enabled\": true}, "                       \
     "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
@@ -236,7 +250,7 @@ static void stages_and_offloading_change_no_bit(void **state)
                 fail_msg("family %zu, run %zu: other bits", f, r);
             }
         }
-        assert_memory_equal(jobs[0].ids, jobs[SW_LEN(rows)].ids, sizeof jobs->ids);
+        check_first_logits(&jobs[0], &jobs[SW_LEN(rows)]);
         free(jobs);
     }
 }

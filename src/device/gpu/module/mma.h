@@ -156,9 +156,8 @@ template <typename T> struct mma {
              * not matter for the sum, as long as a and b agree. */
             typedef short pair __attribute__((ext_vector_type(2)));
             for (int i = 0; i < 2; i++) {
-                d = __builtin_amdgcn_mfma_f32_16x16x8bf16(__builtin_bit_cast(pair, b.x[i]),
-                                                          __builtin_bit_cast(pair, a.x[i]), d, 0, 0,
-                                                          0);
+                d = __builtin_amdgcn_mfma_f32_16x16x8bf16(
+                    __builtin_bit_cast(pair, b.x[i]), __builtin_bit_cast(pair, a.x[i]), d, 0, 0, 0);
             }
 #else
             typedef short words __attribute__((ext_vector_type(4)));
