@@ -193,8 +193,8 @@ static sw_status write_all(void *ctx, sw_comm *comm)
     return st;
 }
 
-/* Two devices with arithmetic of their own agree on the first token of each prompt, to some roundings
- * of bf16. Later ones may follow another of two tokens that are equally likely. */
+/* Two devices with arithmetic of their own agree on the first token of each prompt, to some
+ * roundings of bf16. Later ones may follow another of two tokens that are equally likely. */
 static void check_first_logits(const struct job *a, const struct job *b)
 {
     for (int p = 0; p < PROMPTS; p++) {
