@@ -104,7 +104,9 @@ static void new_id(const char *device, unsigned char id[SW_CCL_ID_BYTES])
     struct sw_ccl_facts facts;
     assert_int_equal(sw_device_open(device, 1, &dev), SW_OK);
     assert_non_null(dev->ccl);
-    assert_int_equal(dev->ccl->facts(dev, &facts), SW_OK);
+    if (dev->ccl->facts(dev, &facts) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
     assert_int_equal(dev->ccl->new_id(dev, id), SW_OK);
     sw_device_close(dev);
 }
@@ -271,6 +273,12 @@ static void bytes_arrive_in_stream_order(void **state)
     static const char *const devices[] = {"emu", "emu:early", "emu:64"};
     skip_without_emulation();
     for (size_t d = 0; d < SW_LEN(devices); d++) {
+        struct sw_device *dev = NULL;
+        if (sw_device_open(devices[d], 1, &dev) < 0) { /* a build may have one of the warps */
+            print_message("left out: %s\n", sw_error_message());
+            continue;
+        }
+        sw_device_close(dev);
         for (int n = 2; n <= MOST; n++) {
             struct rank ranks[MOST];
             run_threads(devices[d], n, all_of_them, ranks);
