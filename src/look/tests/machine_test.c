@@ -36,7 +36,7 @@ static void check_file(const char *path)
     assert_string_equal(c->device.backend, "cpu");
     /* both are rounded to the digits of a file */
     assert_true(fabs(2 * c->device.memory.value / c->host.memory.value - 1) < 1e-6);
-    assert_true(c->device.sustained.value > 0.05);
+    assert_true(c->device.sustained.value > 0);
     for (int t = 0; t < SW_CLUSTER_DTYPES; t++) {
         assert_int_equal(c->device.peak[t].kind, SW_FIGURE_MEASURED);
     }
