@@ -54,7 +54,9 @@ struct shared {
     atomic_int size, n_joined, vendor;
     atomic_int joined[MOST_RANKS];
     char call[MOST_RANKS][CALL]; /* the exchange of each rank, for messages */
-    struct pipe pipes[];         /* [from, to] */
+    atomic_int found;            /* 1 = a mistake of several ranks is written below */
+    char mistake[TEXT];
+    struct pipe pipes[]; /* [from, to] */
 };
 
 struct header {
@@ -152,6 +154,16 @@ static int refuse(struct comm *comm, int code, const char *format, ...)
     return code;
 }
 
+/* A mistake of several ranks. Those that do not meet it themselves hear of it when they poll. */
+static void tell_all(struct comm *comm)
+{
+    int none = 0;
+    if (atomic_compare_exchange_strong(&comm->shared->found, &none, -1)) {
+        snprintf(comm->shared->mistake, TEXT, "%s", comm->text);
+        atomic_store(&comm->shared->found, 1);
+    }
+}
+
 static struct pipe *pipe_of(const struct comm *comm, int from, int to)
 {
     return &comm->shared->pipes[from * comm->size + to];
@@ -243,6 +255,7 @@ static bool pass_in(struct comm *comm, int from, struct message *m)
                    "expected)",
                    comm->rank, m->header.call, from, theirs.call, (long long)theirs.bytes,
                    (long long)m->header.bytes);
+            tell_all(comm);
             return false;
         }
     }
@@ -371,6 +384,7 @@ static void find_deadlock(struct comm *comm, struct exchange *x)
                 refuse(comm, NCCL_INVALID_USAGE,
                        "ranks wait for each other: rank %d in %s, rank %d in %s", comm->rank,
                        comm->shared->call[comm->rank], i, comm->shared->call[i]);
+                tell_all(comm);
                 return;
             }
             if (before[j] < 0) {
@@ -402,7 +416,11 @@ static int poll_exchange(void *work)
         done = done && peer->i_out == peer->n_out && peer->i_in == peer->n_in;
     }
     if (!done && !comm->aborted && comm->error == NCCL_SUCCESS) {
-        find_deadlock(comm, x);
+        if (atomic_load(&comm->shared->found) == 1) {
+            refuse(comm, NCCL_INVALID_USAGE, "%s", comm->shared->mistake);
+        } else {
+            find_deadlock(comm, x);
+        }
     }
     if (comm->aborted) { /* the stream goes on without results */
         free_exchange(x);
