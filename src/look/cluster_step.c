@@ -73,3 +73,18 @@ sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_c
     out->instrs = NULL;
     return SW_OK;
 }
+
+void sw_look_tiers(const struct sw_lineup *lineup, size_t bytes[SW_TIER_COUNT],
+                   size_t there[SW_TIER_COUNT])
+{
+    for (int s = 0; s < lineup->n; s++) {
+        const struct sw_engine_facts f = sw_engine_facts(lineup->stages[s].engine);
+        there[SW_TIER_DEVICE] = f.device->memory_bytes;
+        there[SW_TIER_HOST] = f.device->host_bytes;
+        there[SW_TIER_DISK] = f.device->disk_bytes;
+        for (int t = 0; t < SW_TIER_COUNT; t++) {
+            const size_t here = f.plan->tier_bytes[t];
+            bytes[t] = s > 0 && bytes[t] > here ? bytes[t] : here;
+        }
+    }
+}

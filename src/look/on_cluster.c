@@ -48,21 +48,6 @@ struct report {
     double flops; /* of a rank's kernels in a step, the mean of all stages */
 };
 
-static void find_tiers(const struct sw_lineup *lineup, struct report *r)
-{
-    for (int s = 0; s < lineup->n; s++) {
-        const struct sw_engine_facts f = sw_engine_facts(lineup->stages[s].engine);
-        const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f.device->memory_bytes,
-                                             [SW_TIER_HOST] = f.device->host_bytes,
-                                             [SW_TIER_DISK] = f.device->disk_bytes};
-        for (int t = 0; t < SW_TIER_COUNT; t++) {
-            const size_t bytes = f.plan->tier_bytes[t];
-            r->bytes[t] = bytes > r->bytes[t] ? bytes : r->bytes[t];
-            r->there[t] = there[t];
-        }
-    }
-}
-
 static const char *words_of(const struct sw_instr *instr)
 {
     return instr->about->tensor ? instr->about->tensor : instr->about->where;
@@ -165,7 +150,7 @@ static sw_status print_json(const struct report *r, const struct sw_lineup *line
 static sw_status report(const struct sw_lineup *lineup, struct report *r, struct sw_str *out)
 {
     sw_status st = SW_OK;
-    find_tiers(lineup, r);
+    sw_look_tiers(lineup, r->bytes, r->there);
     SW_TRY(find_time(lineup, r));
     if (r->on->json) {
         st = print_json(r, lineup, out);

@@ -21,6 +21,10 @@ sw_status sw_look_cluster_step(const struct sw_lineup *lineup, const struct sw_c
 sw_status sw_look_cluster_stage(const struct sw_lineup *lineup, const struct sw_cost_mesh *mesh,
                                 struct sw_clock_report *out, double *flops, int *stage);
 
+/* bytes, there   out, by tier: what the rank that takes most takes, and what there is */
+void sw_look_tiers(const struct sw_lineup *lineup, size_t bytes[SW_TIER_COUNT],
+                   size_t there[SW_TIER_COUNT]);
+
 /* ---- step_lanes.c ---- */
 
 /*

@@ -225,21 +225,12 @@ static void fit_cluster(const struct pub_run *run, const struct pub_fitted *fitt
     }
 }
 
-/* The bytes of the stage that takes most of each tier. */
 static void find_tiers(const struct sw_lineup *lineup, struct pub_prediction *p)
 {
+    sw_look_tiers(lineup, p->bytes, p->there);
     p->fits = true;
-    for (int s = 0; s < lineup->n; s++) {
-        const struct sw_engine_facts f = sw_engine_facts(lineup->stages[s].engine);
-        const size_t there[SW_TIER_COUNT] = {[SW_TIER_DEVICE] = f.device->memory_bytes,
-                                             [SW_TIER_HOST] = f.device->host_bytes,
-                                             [SW_TIER_DISK] = f.device->disk_bytes};
-        for (int t = 0; t < SW_TIER_COUNT; t++) {
-            const size_t bytes = f.plan->tier_bytes[t];
-            p->bytes[t] = s > 0 && p->bytes[t] > bytes ? p->bytes[t] : bytes;
-            p->there[t] = there[t];
-            p->fits &= p->bytes[t] <= there[t];
-        }
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        p->fits &= p->bytes[t] <= p->there[t];
     }
 }
 
