@@ -99,11 +99,7 @@ static sw_status measure_copy(struct cpu_device *cpu, double *out_gb_s)
 static struct sw_view view(enum sw_dtype dtype, struct sw_shape shape)
 {
     struct sw_view out = {.dtype = dtype, .shape = shape};
-    int64_t stride = 1;
-    for (int d = shape.rank - 1; d >= 0; d--) {
-        out.strides[d] = stride;
-        stride *= shape.dims[d];
-    }
+    sw_shape_row_major(&shape, out.strides);
     return out;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/private.h"
+#include "engine/tests/owned.h"
 #include "support/scratch.h"
 #include "support/test.h"
 
@@ -38,7 +38,6 @@ struct run {
 static sw_status train(const struct run *run, sw_comm *comm, sw_engine **out)
 {
     char config[512];
-    int32_t ids[B * T];
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
              "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
@@ -51,17 +50,9 @@ static sw_status train(const struct run *run, sw_comm *comm, sw_engine **out)
                                               .run.comm = comm,
                                               .seed = 5,
                                               .train.wanted = true};
-    const struct sw_shape shape = {2, {B, T}};
-    const struct sw_tensor tensors[] = {
-        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch batch = {tensors, 2}, batches[K] = {batch, batch, batch, batch};
     const struct sw_save_options save = {.val_loss = NAN};
-    for (int i = 0; i < B * T; i++) {
-        ids[i] = i % V;
-    }
     SW_TRY(sw_initialize(&options, out));
-    SW_TRY(sw_train_batch(*out, batches, sw_engine_local_micro_batches(*out), NULL));
+    SW_TRY(test_train_step(*out, K, B, T, V, NULL));
     return sw_save(*out, save_path, &save);
 }
 

@@ -13,10 +13,11 @@
 
 #include "engine/private.h"
 #include "engine/tests/matrix.h"
+#include "engine/tests/owned.h"
 #include "support/processes.h"
 #include "support/scratch.h"
 
-enum { B = 2, T = 7, K = 4, MOST_RANKS = 4, MOST_SAID = 1024 };
+enum { B = 2, T = 7, V = 37, K = 4, MOST_RANKS = 4, MOST_SAID = 1024 };
 
 static void skip_without_emulation(void)
 {
@@ -63,7 +64,6 @@ struct run {
 static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
 {
     char config[512];
-    int32_t ids[B * T];
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
              "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
@@ -76,21 +76,13 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
                                               .run = {.comm = comm, .device = "emu"},
                                               .seed = 5,
                                               .train.wanted = true};
-    const struct sw_shape shape = {2, {B, T}};
-    const struct sw_tensor tensors[] = {
-        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch batch = {tensors, 2}, batches[K] = {batch, batch, batch, batch};
-    for (int i = 0; i < B * T; i++) {
-        ids[i] = i % 37;
-    }
     SW_TRY(sw_initialize(&options, out));
     for (int step = 0; step < 2; step++) {
         while (run->fault == IS_LATE && step == 1 && sw_comm_rank(comm) == run->bad_rank &&
                run->n_over < run->n_ranks - 1) {
             usleep(1000);
         }
-        SW_TRY(sw_train_batch(*out, batches, sw_engine_local_micro_batches(*out), NULL));
+        SW_TRY(test_train_step(*out, K, B, T, V, NULL));
     }
     return SW_OK;
 }

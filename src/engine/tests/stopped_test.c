@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "engine/private.h"
+#include "engine/tests/owned.h"
 #include "support/processes.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -82,7 +82,6 @@ static sw_status open_group(void *ctx, const struct sw_group_options *options,
 static sw_status train(sw_comm *comm)
 {
     char config[768];
-    int32_t ids[B * T];
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
              "\"zero_optimization\": {\"stage\": 1}, "
@@ -96,17 +95,9 @@ static sw_status train(sw_comm *comm)
                                               .run.comm = comm,
                                               .seed = 5,
                                               .train.wanted = true};
-    const struct sw_shape shape = {2, {B, T}};
-    const struct sw_tensor tensors[] = {
-        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch batch = {tensors, 2}, batches[K] = {batch, batch, batch, batch};
     sw_engine *e = NULL;
-    for (int i = 0; i < B * T; i++) {
-        ids[i] = i % V;
-    }
     SW_TRY(sw_initialize(&options, &e));
-    return sw_train_batch(e, batches, sw_engine_local_micro_batches(e), NULL);
+    return test_train_step(e, K, B, T, V, NULL);
 }
 
 /* Trains as a rank, and writes its error. */
