@@ -144,6 +144,8 @@ function(sw_architecture_tests)
     add_test(NAME architecture/gpu_build COMMAND sh "${checks}/gpu_build.sh" "${CMAKE_COMMAND}" "${PROJECT_SOURCE_DIR}"
         "${CMAKE_C_COMPILER}")
     set_tests_properties(architecture/gpu_build PROPERTIES LABELS architecture SKIP_RETURN_CODE 77 TIMEOUT 600)
+    add_test(NAME architecture/nccl COMMAND sh "${checks}/nccl.sh")
+    set_tests_properties(architecture/nccl PROPERTIES LABELS architecture SKIP_RETURN_CODE 77)
     # Sanitizers add names and data of their own.
     if(TARGET spillway AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         add_test(NAME architecture/symbols COMMAND sh "${checks}/symbols.sh"

@@ -637,16 +637,17 @@ static const struct config_field spillway_fields[] = {
            "order in which gradients are summed: micro-batch by micro-batch (canonical), or per "
            "rank first (boundary)",
            BUILT),
-    CHOICE("comm", AT(spillway.comm), "\"auto\"", comms,
-           "what exchanges among the GPUs of ranks: NCCL or RCCL (library), or the transport that "
-           "started the job, through host memory (host); auto = the library on GPUs, if all ranks "
-           "have it",
-           BUILT),
+    CHOICE(
+        "comm", AT(spillway.comm), "\"auto\"", comms,
+        "how GPUs of different ranks exchange: by NCCL or RCCL (library), or through host memory "
+        "and the transport that started the job (host); auto = the library on GPUs, or host "
+        "memory if no rank has one",
+        BUILT),
     BOOL("capture", NOWHERE, "false", "replay the launches of a phase on a GPU as a captured graph",
          LATER),
     BOOL("library_sums", AT(spillway.library_sums), "false",
-         "let that library add what ranks send, in an order of its own, instead of adding it in "
-         "the order of ranks; the results then depend on the number of ranks",
+         "let NCCL or RCCL add up what ranks send, in its own order instead of that of ranks; "
+         "results then depend on the number of ranks",
          BUILT),
     CHOICE("schedule", AT(spillway.schedule), "\"horizontal\"", schedules,
            "order of a step: one micro-batch after the other (horizontal), or all of them block by "

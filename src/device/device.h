@@ -138,7 +138,7 @@ struct sw_ccl_op {
     enum sw_dtype dtype; /* REDUCE_SCATTER: SW_F32, SW_BF16, SW_F16 */
 };
 
-/* NULL members do not exist: a device has all of them, or no table. */
+/* All members are set, but for `busy`: only a device that another one wraps has it. */
 struct sw_ccl_ops {
     /* Finds and opens the library. SW_E_UNSUP: none, or older than 2.18 */
     sw_status (*facts)(struct sw_device *dev, struct sw_ccl_facts *out);
@@ -272,7 +272,8 @@ bool sw_device_next_other_algorithm(const char **was, const char *is,
 
 /* ---- for `doctor` ---- */
 /* Appends lines for CUDA and HIP that begin with a check mark or a cross: the module, the driver,
- * each GPU and the BLAS library. A line about something missing says how to get it. */
+ * each GPU, and its libraries for products and exchanges. A line about something missing says
+ * how to get it. */
 void sw_device_gpu_report(struct sw_str *out);
 
 enum { SW_CPU_DTYPES = 3, SW_CPU_OPS = 5 };

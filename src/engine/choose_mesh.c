@@ -49,8 +49,9 @@ static sw_status predict(const struct judging *j, const struct sw_lineup *lineup
     return st;
 }
 
-/* The share of a micro-batch's forward and backward that each stage at least adds to the time in
- * which a pipeline fills and drains. Gradients of weights that are put off can fill that time. */
+/* Each stage adds at least this share of a micro-batch's forward and backward to the time in which
+ * the pipeline fills and drains. Zero-bubble schedules can fill that time with gradients of
+ * weights. */
 static double fill_of(const struct sw_config *c)
 {
     return c->spillway.schedule == SW_STEP_ZERO_BUBBLE
@@ -58,8 +59,8 @@ static double fill_of(const struct sw_config *c)
                : 1.0 / (double)sw_max_i64(c->parallel.chunks, 1);
 }
 
-/* The least time of a step whose stages are sketched: a stage that never waits for others, before
- * whose first forward and after whose last backward the stages before it compute. */
+/* A lower bound of the step's time, from sketched stages. Each stage is assumed never to wait.
+ * Before its first forward and after its last backward, the stages before it compute. */
 static sw_status bound(const struct judging *j, const struct sw_lineup *lineup,
                        struct sw_mesh_try *t)
 {

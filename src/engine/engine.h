@@ -83,8 +83,8 @@ sw_status sw_lineup_open(const struct sw_engine_options *options, int ranks, str
  * out->n is the stage. */
 sw_status sw_lineup_try(const struct sw_engine_options *options, int ranks,
                         struct sw_plan_refusal *refusal, struct sw_lineup *out);
-/* Like it, but plans a few stages only: the first one, the last one, and for each number of blocks
- * that others have the first of these. Of a mesh with fewer than four stages it plans all. */
+/* Like sw_lineup_try, but plans only the first stage, the last stage, and one of the others for
+ * each number of blocks. Of a mesh with fewer than four stages it plans all. */
 sw_status sw_lineup_sketch(const struct sw_engine_options *options, int ranks,
                            struct sw_plan_refusal *refusal, struct sw_lineup *out);
 void sw_lineup_close(struct sw_lineup *lineup);

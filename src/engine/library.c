@@ -13,7 +13,7 @@ struct standing {
     char vendor[16];            /* "cuda", "hip", "emu"; of another device, its name */
     char library[32];           /* with its version; "" = none */
     char device[96];            /* with the host; "" = ranks may share it */
-    char why[256];              /* there is no library, because .. */
+    char why[256];              /* why there is no library */
 };
 
 /* True for the emulations of GPUs, on which "auto" does not mean a library. */
@@ -136,19 +136,18 @@ static sw_status decide(struct sw_engine *e, const struct standing *all)
 
 sw_status sw_engine_choose_library(struct sw_engine *e)
 {
-    const struct standing mine = look(e);
-    sw_status st = SW_OK;
     if (e->world.size == 1) {
         return SW_OK;
     }
+    const struct standing mine = look(e);
     if (e->options.plan.only) { /* the other ranks are not asked */
         e->agreed.uses_library = mine.has_library != 0;
         return SW_OK;
     }
     struct standing *all = sw_alloc_zero("engine", (size_t)e->world.size, sizeof *all);
     SW_TRY_ALLOC(all, "the libraries of ranks");
-    st = sw_comm_all_gather(e->options.run.comm, &mine, all, sizeof mine,
-                            "the devices of all ranks");
+    sw_status st = sw_comm_all_gather(e->options.run.comm, &mine, all, sizeof mine,
+                                      "the devices of all ranks");
     st = st < 0 ? st : decide(e, all);
     sw_free(all);
     if (st >= 0 && e->config->spillway.library_sums && !e->agreed.uses_library) {

@@ -46,7 +46,7 @@ struct wanted {
     bool some; /* a few stages stand for the others */
 };
 
-/* The number of blocks of a stage's chunks, as the first stage knows the whole partition. */
+/* Blocks of one chunk of a stage. The first stage knows the whole partition. */
 static int count_blocks(const struct sw_engine *e, int stages, int stage, int chunk)
 {
     const int *first = &e->stage_blocks[chunk * stages + stage];

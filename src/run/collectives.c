@@ -207,8 +207,8 @@ sw_status sw_collectives_blame(const struct sw_comm_job *job, sw_status st)
     return st;
 }
 
-/* rows: see run_batch */
-static void count(const struct sw_comm_job *job, int64_t rows, int64_t begin_ns, int64_t end_ns)
+void sw_collectives_ran(const struct sw_comm_job *job, int64_t rows, int64_t begin_ns,
+                        int64_t end_ns)
 {
     sw_comm *comm = job->calls[0].route.comm;
     const struct sw_instr_traffic bytes = count_bytes(job, comm);
@@ -225,11 +225,6 @@ static void count(const struct sw_comm_job *job, int64_t rows, int64_t begin_ns,
     }
 }
 
-void sw_collectives_ran(const struct sw_comm_job *job, int64_t begin_ns, int64_t end_ns)
-{
-    count(job, 0, begin_ns, end_ns);
-}
-
 sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items)
 {
     const int64_t begin = sw_now_ns();
@@ -241,7 +236,7 @@ sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item 
         return sw_collectives_blame(job, st);
     }
     if (!job->stage->in_order) {
-        count(job, rows, begin, sw_now_ns());
+        sw_collectives_ran(job, rows, begin, sw_now_ns());
     }
     return SW_OK;
 }

@@ -52,7 +52,9 @@ sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collec
 /* Runs the batch, or queues it if its stage is in_order. The message of a failure begins with the
  * instruction. items: scratch, [2 job->n] */
 sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items);
-/* After a batch that was queued: counts its time and bytes. */
-void sw_collectives_ran(const struct sw_comm_job *job, int64_t begin_ns, int64_t end_ns);
+/* Counts the time and bytes of a batch that has run. rows: bytes of rows, beyond those of shards,
+ * that it sent to each other member */
+void sw_collectives_ran(const struct sw_comm_job *job, int64_t rows, int64_t begin_ns,
+                        int64_t end_ns);
 /* Puts the instruction in front of the present message. */
 sw_status sw_collectives_blame(const struct sw_comm_job *job, sw_status st);

@@ -76,6 +76,12 @@ static uint64_t hash_order(const struct sw_executor *ex, const struct link *link
     return h;
 }
 
+/* The member of the group that is rank r of the link. The two of a pair ascend. */
+static int member_of(const struct link *link, int r)
+{
+    return link->from < 0 ? r : (r == 0) == (link->from < link->to) ? link->from : link->to;
+}
+
 /* Finds ranks with another order of exchanges before any of them waits in a step. */
 static sw_status compare_order(const struct sw_executor *ex, const struct link *link,
                                const char *name)
@@ -89,15 +95,10 @@ static sw_status compare_order(const struct sw_executor *ex, const struct link *
         sw_comm_all_gather(link->route.comm, &mine, all, sizeof mine, "the order of exchanges");
     for (int r = 0; r < n && st >= 0; r++) {
         if (all[r] != mine) {
-            const bool ascends = link->from < link->to;
-            const int member = link->from < 0 ? r : (r == 0) == ascends ? link->from : link->to;
             st = SW_FAIL(SW_E_PEER,
                          "rank %d has another order of exchanges in group %s than rank %d, whose "
                          "plan differs",
-                         group->ranks[member], name,
-                         group->ranks[link->from < 0         ? me
-                                      : (me == 0) == ascends ? link->from
-                                                             : link->to]);
+                         group->ranks[member_of(link, r)], name, group->ranks[member_of(link, me)]);
         }
     }
     sw_free(all);
@@ -108,7 +109,6 @@ static sw_status compare_order(const struct sw_executor *ex, const struct link *
 static sw_status open_ccl(struct sw_executor *ex, struct link *link, const char *name)
 {
     sw_comm *comm = link->route.comm;
-    struct sw_ccl_facts facts;
     struct sw_ccl_options options = {.rank = sw_comm_rank(comm),
                                      .n = sw_comm_size(comm),
                                      .deadline_s = sw_comm_deadline(comm),
@@ -116,7 +116,6 @@ static sw_status open_ccl(struct sw_executor *ex, struct link *link, const char 
     if (options.n == 1) {
         return SW_OK;
     }
-    SW_TRY(ex->dev->ccl->facts(ex->dev, &facts));
     SW_TRY(compare_order(ex, link, name));
     SW_TRY(options.rank == 0 ? ex->dev->ccl->new_id(ex->dev, options.id) : SW_OK);
     SW_TRY(sw_comm_broadcast(comm, 0, options.id, sizeof options.id, "an id of the library"));
@@ -134,9 +133,8 @@ static sw_status open_link(struct sw_executor *ex, struct link *link, int32_t mo
             .number = link->number, .ranks = group->ranks, .n = group->n, .name = name};
         SW_TRY(sw_comm_open_group(ex->options.comm, &all, &link->route.comm));
     } else {
-        const bool ascends = link->from < link->to;
-        pair[0] = group->ranks[ascends ? link->from : link->to];
-        pair[1] = group->ranks[ascends ? link->to : link->from];
+        pair[0] = group->ranks[member_of(link, 0)];
+        pair[1] = group->ranks[member_of(link, 1)];
         const struct sw_group_options two = {
             .number = link->number, .ranks = pair, .n = 2, .name = name};
         SW_TRY(sw_comm_open_group(ex->options.comm, &two, &link->route.comm));
@@ -292,7 +290,7 @@ void sw_executor_exchanged(struct sw_executor *ex, enum sw_queue queue,
                            const struct sw_queue_job *what, int64_t begin_ns, int64_t end_ns)
 {
     const struct sw_comm_job job = job_of(ex, queue, what);
-    sw_collectives_ran(&job, begin_ns, end_ns);
+    sw_collectives_ran(&job, 0, begin_ns, end_ns);
 }
 
 sw_status sw_executor_blame(struct sw_executor *ex, enum sw_queue queue,

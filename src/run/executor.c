@@ -188,7 +188,7 @@ static sw_status walk(struct sw_executor *ex, const struct sw_step_phase *phase)
     if (runs) {
         sw_meter_end(&ex->meter, begun);
     }
-    ex->fault.run_failed = st < 0;
+    ex->exchanges.run_failed = st < 0;
     return end_run(ex, st);
 }
 

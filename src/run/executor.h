@@ -49,8 +49,7 @@ struct phase { /* a phase that has begun */
     int64_t mark;             /* 0 = it ends when the issuing thread says so */
 };
 
-struct held {        /* disk error that a queue's thread met */
-    bool run_failed; /* the latest run did, for whatever reason */
+struct held { /* disk error that a queue's thread met */
     pthread_mutex_t lock;
     atomic_int st;
     char message[1024];
@@ -68,6 +67,7 @@ struct exchanges {
     int n_links;
     struct sw_comm_item *items[SW_QUEUE_COUNT]; /* scratch of a batch, by queue */
     struct sw_guard *guard;                     /* of exchanges by a library; NULL = none */
+    bool run_failed; /* the latest run failed; the guard tells the other ranks */
 };
 
 struct sw_executor {

@@ -427,7 +427,7 @@ static sw_status measure_wake(struct sw_speeds *speeds)
 {
     struct bell b = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
     pthread_t other;
-    if (pthread_create(&other, NULL, answer, &b) != 0) {
+    if (sw_thread_start(&other, answer, &b) != 0) {
         return SW_FAIL(SW_E_NOMEM, "no thread for a measurement");
     }
     const double begin = sw_now_s();

@@ -329,7 +329,7 @@ void sw_executor_close(struct sw_executor *ex)
     if (!ex) {
         return;
     }
-    sw_guard_end(ex->exchanges.guard, ex->fault.run_failed);
+    sw_guard_end(ex->exchanges.guard, ex->exchanges.run_failed);
     sw_queues_close(ex->queues);
     if (ex->watch) {
         ex->dev->ops->stream_wait(ex->dev, ex->compute); /* it has marks to pass */

@@ -175,8 +175,8 @@ static void *work(void *arg)
 
 /* ---- a queue that is in order ---- */
 
-/* Waits for a counter of the device. If work of the device failed meanwhile, the failure is noted,
- * and the work counts as done. */
+/* Waits for a counter of the device. The wait also returns failures of other work. They are noted,
+ * and it is tried again; after TRIES failures the work counts as done. */
 static void await(struct queue *q, const struct sw_queue_job *job, struct sw_timeline *timeline,
                   int64_t value)
 {
@@ -401,11 +401,11 @@ sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
     for (int r = SW_QUEUE_COMPUTE + 1; r < SW_QUEUE_COUNT; r++) {
         entry->needs[r] = job->needs[r] < 0 ? 0 : jobs_until(&all->queues[r], job->needs[r]);
     }
-    const int64_t n = ++q->n_issued;
-    const struct entry issued = *entry;
+    q->n_issued++;
     pthread_cond_broadcast(&all->changed);
     pthread_mutex_unlock(&all->lock);
-    return q->stream ? issue_in_order(q, &issued, n) : SW_OK;
+    /* only this thread changes the entry and n_issued */
+    return q->stream ? issue_in_order(q, entry, q->n_issued) : SW_OK;
 }
 
 sw_status sw_queues_status(struct sw_queues *all)

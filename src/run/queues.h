@@ -5,9 +5,9 @@
 // the device, which counts its finished jobs. The timeline of computation counts issued jobs.
 // Therefore computation waits, and the issuing thread does not, unless a ring is full.
 //
-// A queue with a stream of its own is in order: the issuing thread queues a job on the stream, and
-// before it waits for the timelines that it needs. Its thread only looks on: it notes when jobs
-// began and ended. Private to this folder.
+// A queue with an entry in in_order is in order: the issuing thread queues on that stream the waits
+// for the timelines that a job needs, and then the job. The queue's own thread only notes when jobs
+// begin and end. Private to this folder.
 #pragma once
 
 #include "run/meter.h"
@@ -52,8 +52,8 @@ struct sw_queues_options {
     /* Largest number of jobs that are issued but not done; issuing more waits. 0 = the queue is not
      * used. */
     int64_t most_jobs[SW_QUEUE_COUNT];
-    struct sw_stream_queue
-        *in_order[SW_QUEUE_COUNT]; /* borrowed; NULL = the queue's thread works */
+    /* Streams of queues that are in order; borrowed. NULL = the queue's thread does the work. */
+    struct sw_stream_queue *in_order[SW_QUEUE_COUNT];
 };
 /* Allocates all memory; later calls allocate nothing. */
 sw_status sw_queues_open(const struct sw_queues_options *options, struct sw_queues **out);

@@ -263,8 +263,8 @@ static void *slice_of(const void *base, int rank, size_t bytes)
 }
 
 /* Messages to and from each other member; this rank keeps its own slice. */
-static sw_status add_slices_of(const struct sw_stage *s, const struct sw_comm_item *item, int me,
-                               int size, int *n)
+static sw_status add_messages(const struct sw_stage *s, const struct sw_comm_item *item, int me,
+                              int size, int *n)
 {
     const size_t bytes = item->slice_bytes;
     for (int i = 1; i < size; i++) {
@@ -285,21 +285,20 @@ static sw_status add_slices_of(const struct sw_stage *s, const struct sw_comm_it
 static sw_status add_item(const struct sw_stage *s, const struct sw_comm_item *item, int me,
                           int size, int *n)
 {
-    void *mine = slice_of(item->dst, me, item->slice_bytes);
-    struct sw_ccl_op op = {.verb = SW_CCL_ALL_GATHER,
-                           .src = item->src,
-                           .dst = item->dst,
-                           .bytes = item->slice_bytes,
-                           .dtype = item->dtype};
     const bool adds = s->library_sums && item->op == SW_COMM_REDUCE_SCATTER;
     if (item->op != SW_COMM_ALL_GATHER && !adds) {
-        return add_slices_of(s, item, me, size, n);
+        return add_messages(s, item, me, size, n);
     }
     if (size == 1) {
-        return mine == item->src ? SW_OK : sw_device_copy(s->dev, s->on, mine, item->src, op.bytes);
+        return item->dst == item->src
+                   ? SW_OK
+                   : sw_device_copy(s->dev, s->on, item->dst, item->src, item->slice_bytes);
     }
-    op.verb = adds ? SW_CCL_REDUCE_SCATTER : SW_CCL_ALL_GATHER;
-    s->ops[(*n)++] = op;
+    s->ops[(*n)++] = (struct sw_ccl_op){.verb = adds ? SW_CCL_REDUCE_SCATTER : SW_CCL_ALL_GATHER,
+                                        .src = item->src,
+                                        .dst = item->dst,
+                                        .bytes = item->slice_bytes,
+                                        .dtype = item->dtype};
     return SW_OK;
 }
 
@@ -329,8 +328,8 @@ static sw_status queue_pass(const struct sw_stage *s, const struct sw_route *rou
                                   .dst = data,
                                   .bytes = bytes};
     const int size = sw_comm_size(route->comm);
-    const bool gives = op == SW_COMM_SEND || peer == sw_comm_rank(route->comm);
-    const int n_sent = op == SW_COMM_SEND ? 1 : op == SW_COMM_BROADCAST && gives ? size - 1 : 0;
+    const bool is_root = op == SW_COMM_BROADCAST && peer == sw_comm_rank(route->comm);
+    const int n_sent = op == SW_COMM_SEND ? 1 : is_root ? size - 1 : 0;
     sw_comm_count(route->comm, op, (int64_t)n_sent * (int64_t)bytes);
     return bytes == 0 || size == 1 ? SW_OK : sw_device_exchange(s->dev, s->on, route->ccl, &one, 1);
 }

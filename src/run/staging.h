@@ -50,14 +50,14 @@ sw_status sw_stage_write(const struct sw_stage *s, struct sw_swap *swap, size_t 
 sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, size_t at,
                              size_t row_bytes, const int32_t *ids, int n, void *device);
 
-/* Runs sw_comm_run on items in device memory, or queues that if the stage is in_order. An item
- * REDUCE_SCATTER with a dtype and no workspace is then a sum if the library does sums, and dst is
- * one slice. All ranks split items in the same way, so their staging memory has the same size.
+/* Exchanges items in device memory: runs sw_comm_run, or queues the library's calls if the stage is
+ * in_order. With library_sums, a queued REDUCE_SCATTER is a sum of its dtype, and dst has one
+ * slice. All ranks split items in the same way, so their staging memory has the same size.
  * scratch: [n] */
 sw_status sw_stage_exchange(const struct sw_stage *s, const struct sw_route *route,
                             const struct sw_comm_item *items, int n, struct sw_comm_item *scratch);
 /* Passes data in device memory on. op: SW_COMM_SEND, to `peer`; _RECEIVE, from `peer`; _BROADCAST,
- * from `peer` to all. Complete on return. */
+ * from `peer` to all. Complete on return, unless the stage is in_order: then it is queued. */
 sw_status sw_stage_pass(const struct sw_stage *s, const struct sw_route *route, enum sw_comm_op op,
                         int peer, void *data, size_t bytes, const char *what);
 /* Ops of the library for an item with `size` members, at most. */

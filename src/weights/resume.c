@@ -71,6 +71,7 @@ static bool changes_no_bit(const char *key)
 {
     static const char *const keys[] = {"pipeline",
                                        "spillway.chunks",
+                                       "spillway.comm",
                                        "spillway.device_memory",
                                        "spillway.disk_slots",
                                        "spillway.host_memory",

@@ -36,13 +36,18 @@ static const struct file {
     const char *backend;
     int warp; /* of the emulation; 0 = any */
     const char *name, *file;
-    size_t bytes; /* assumed for a communicator */
+    size_t bytes;    /* assumed for a communicator */
+    const char *how; /* to get it */
 } files[] = {
-    {"cuda", 0, "nccl", "libnccl.so.2", (size_t)256 << 20},
-    {"hip", 0, "rccl", "librccl.so.1", (size_t)256 << 20},
+    {"cuda", 0, "nccl", "libnccl.so.2", (size_t)256 << 20,
+     "it comes with NCCL, or with the Python package nvidia-nccl-cu12"},
+    {"hip", 0, "rccl", "librccl.so.1", (size_t)256 << 20,
+     "it comes with ROCm, or with the Python package torch"},
     /* stand-ins, which check their arguments */
-    {"emu", 32, "nccl", "spillway_emu_nccl.so", (size_t)1 << 20},
-    {"emu", 64, "rccl", "spillway_emu_rccl.so", (size_t)1 << 20},
+    {"emu", 32, "nccl", "spillway_emu_nccl.so", (size_t)1 << 20,
+     "a build with -DSPILLWAY_GPU_EMULATION=ON makes it"},
+    {"emu", 64, "rccl", "spillway_emu_rccl.so", (size_t)1 << 20,
+     "a build with -DSPILLWAY_GPU_EMULATION=ON makes it"},
 };
 
 static const struct file *file_of(const struct gpu_device *dev)
@@ -56,15 +61,10 @@ static const struct file *file_of(const struct gpu_device *dev)
     return NULL;
 }
 
-const char *sw_gpu_ccl_file(const struct gpu_device *dev)
-{
-    const struct file *file = file_of(dev);
-    return file ? file->file : NULL;
-}
-
 size_t sw_gpu_ccl_bytes(const struct gpu_device *dev)
 {
-    return file_of(dev)->bytes;
+    const struct file *file = file_of(dev);
+    return file ? file->bytes : 0;
 }
 
 static sw_status find_functions(struct nccl_library *library)
@@ -114,11 +114,8 @@ static sw_status open_library(const struct gpu_device *dev, struct nccl_library 
             ? sw_gpu_find_named(file->file, path, cap) || sw_module_find(file->file, path, cap)
             : sw_gpu_find_library(file->file, path, cap);
     if (!found) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "there is no %s; it comes with %s, or with the Python package "
-                       "%s, and SPILLWAY_GPU_LIBS names its folder",
-                       file->file, file->backend[0] == 'h' ? "ROCm" : "CUDA's NCCL",
-                       file->backend[0] == 'h' ? "torch" : "nvidia-nccl-cu12");
+        return SW_FAIL(SW_E_UNSUP, "there is no %s; %s. SPILLWAY_GPU_LIBS names its folder",
+                       file->file, file->how);
     }
     library->opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library->opened) {

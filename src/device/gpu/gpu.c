@@ -554,8 +554,8 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     }
     name_kernels(dev, backend);
     dev->super.ops = &gpu_ops;
-    dev->super.ccl = sw_gpu_ccl_file(dev) ? &sw_gpu_ccl : NULL;
-    dev->super.ccl_bytes = dev->super.ccl ? sw_gpu_ccl_bytes(dev) : 0;
+    dev->super.ccl_bytes = sw_gpu_ccl_bytes(dev);
+    dev->super.ccl = dev->super.ccl_bytes > 0 ? &sw_gpu_ccl : NULL;
     dev->super.staging_bytes = GPU_STAGING_BYTES;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;

@@ -31,16 +31,14 @@ static inline struct gpu_device *sw_gpu_of(struct sw_device *dev)
 
 /* SW_E_DEVICE with the vendor's text for a code. */
 sw_status sw_gpu_failed(const struct gpu_device *dev, int code, const char *doing);
+/* Launches batched ops; returns the vendor's stream. */
+sw_status sw_gpu_stream(struct gpu_device *dev, struct sw_stream_queue *on, void **out);
 
 /* ---- ccl.c ---- */
 extern const struct sw_ccl_ops sw_gpu_ccl;
-/* The name of the library of this device, such as "libnccl.so.2"; NULL = it has none. */
-const char *sw_gpu_ccl_file(const struct gpu_device *dev);
-/* Device memory of one of its communicators: an assumption, as it was not measured. */
+/* Device memory assumed for a communicator of the device's library; 0 = it has no library. */
 size_t sw_gpu_ccl_bytes(const struct gpu_device *dev);
 void sw_gpu_ccl_forget(struct gpu_device *dev);
-/* Launches batched ops; returns the vendor's stream. gpu.c */
-sw_status sw_gpu_stream(struct gpu_device *dev, struct sw_stream_queue *on, void **out);
 
 /* One launch of an op. Addresses are on the device: the host must not read or write them. */
 struct gpu_call {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU part of `doctor`: per back end the module, the driver, each GPU and the library for
-// matrix products. If something is missing, it says how to get it.
+// The GPU part of `doctor`: per back end the module, the driver, each GPU, and its libraries for
+// products and exchanges. If something is missing, it says how to get it.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -559,8 +559,8 @@ static void ccl_abort(struct sw_device *dev, struct sw_ccl *ccl)
     mock_of(dev)->inner->ccl->abort(mock_of(dev)->inner, ccl);
 }
 
-/* Bytes of an op's operands, in a group of n members; n is not known here, so only the slice of
- * which the address is given is checked. */
+/* Resolves the operands of an op. The number of members is not known here, so only the first slice
+ * of each is checked. */
 static sw_status resolve_op(const struct mock_memory *memory, struct sw_ccl_op *op)
 {
     void *src = NULL, *dst = NULL;
@@ -594,15 +594,6 @@ static sw_status ccl_exchange(struct sw_device *dev, struct sw_stream_queue *on,
     return push_resolved(m, on, &command, st);
 }
 
-static sw_status ccl_busy(struct sw_device *dev, struct sw_stream_queue *on, bool *out)
-{
-    struct mock *m = mock_of(dev);
-    pthread_mutex_lock(&m->lock);
-    *out = !is_empty(on);
-    pthread_mutex_unlock(&m->lock);
-    return SW_OK;
-}
-
 static const struct sw_ccl_ops mock_ccl = {
     .facts = ccl_facts,
     .new_id = ccl_new_id,
@@ -611,7 +602,6 @@ static const struct sw_ccl_ops mock_ccl = {
     .check = ccl_check,
     .abort = ccl_abort,
     .exchange = ccl_exchange,
-    .busy = ccl_busy,
 };
 
 /* ---- kernels ---- */

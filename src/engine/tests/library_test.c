@@ -19,16 +19,6 @@
 
 enum { B = 2, T = 7, V = 37, K = 4, MOST_RANKS = 4, MOST_SAID = 1024 };
 
-static void skip_without_emulation(void)
-{
-    struct sw_device *dev = NULL;
-    if (sw_device_open("emu", 1, &dev) < 0) {
-        print_message("skipped: %s\n", sw_error_message());
-        skip();
-    }
-    sw_device_close(dev);
-}
-
 static int most_ranks(void)
 {
     const char *ranks = getenv("SPILLWAY_LIBRARY_RANKS");
@@ -38,7 +28,7 @@ static int most_ranks(void)
 static void stages_have_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    skip_without_emulation();
+    matrix_skip_without_emulation();
     matrix_by_library(most_ranks(), 2);
 }
 
@@ -180,7 +170,7 @@ static void a_rank_that_fails_is_named(void **state)
     const bool all = most_ranks() > 2;
     const int n = all ? 200 : 6;
     int done = 0;
-    skip_without_emulation();
+    matrix_skip_without_emulation();
     for (int i = 0; done < n; i++) {
         const struct run run = {.fault = i % 3 == 2 ? IS_KILLED : FAILS,
                                 .n_ranks = 2 + i % (all ? 3 : 2),
@@ -197,20 +187,20 @@ static void a_rank_that_does_not_come_is_named(void **state)
     (void)state;
     const struct run run = {
         .fault = IS_LATE, .n_ranks = 3, .bad_rank = 1, .stage = 3, .deadline_s = 10};
-    skip_without_emulation();
+    matrix_skip_without_emulation();
     if (most_ranks() > 2) {
         assert_true(run_once(&run, 0));
     }
 }
 
-/* ---- refusals, and sums of the library ---- */
+/* ---- sums of the library ---- */
 
-static void sums_by_the_library_are_other_math(void **state)
+static void the_library_can_add_up(void **state)
 {
     (void)state;
     struct run sums = {
         .n_ranks = 3, .stage = 2, .deadline_s = 300, .more = ", \"library_sums\": true"};
-    skip_without_emulation();
+    matrix_skip_without_emulation();
     assert_int_equal(sw_threads_run(sums.n_ranks, sums.deadline_s, run_thread, &sums), SW_OK);
     for (int r = 0; r < sums.n_ranks; r++) {
         assert_int_equal(sums.st[r], SW_OK);
@@ -227,7 +217,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_have_the_bits_of_one_rank),
     cmocka_unit_test(a_rank_that_fails_is_named),
     cmocka_unit_test(a_rank_that_does_not_come_is_named),
-    cmocka_unit_test(sums_by_the_library_are_other_math),
+    cmocka_unit_test(the_library_can_add_up),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

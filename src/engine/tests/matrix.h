@@ -22,7 +22,9 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps);
 /* Runs pipe 2, data 2 and tensor 2 next to tensor 2 alone, on mock or emulated devices. */
 void matrix_on_mesh(enum matrix_devices devices, int n_steps);
 /* Runs ZeRO stages on emulated GPUs whose library exchanges among the ranks: each stage with
- * numbers of ranks from 2 up, and a pipeline with tensor parts. */
+ * 2 .. n_ranks ranks, and a pipeline of two stages. */
 void matrix_by_library(int n_ranks, int n_steps);
+/* Skips the test where the build has no emulated GPU. */
+void matrix_skip_without_emulation(void);
 /* Runs part i of n of the whole product, 0 <= i < n. */
 void matrix_part(int64_t i, int64_t n);

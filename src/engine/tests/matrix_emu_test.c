@@ -9,27 +9,17 @@
 
 enum { STEPS = 3 };
 
-static void skip_without_emulation(void)
-{
-    struct sw_device *dev = NULL;
-    if (sw_device_open("emu", 1, &dev) < 0) {
-        print_message("skipped: %s\n", sw_error_message());
-        skip();
-    }
-    sw_device_close(dev);
-}
-
 static void each_pair_of_choices_gives_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    skip_without_emulation();
+    matrix_skip_without_emulation();
     matrix_cover(2, MATRIX_EMU, STEPS);
 }
 
 static void a_mesh_gives_the_bits_of_its_slices(void **state)
 {
     (void)state;
-    skip_without_emulation();
+    matrix_skip_without_emulation();
     matrix_on_mesh(MATRIX_EMU, STEPS);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 4
 // Generation with encoder-decoders. The cache gives the bits of the whole decoder, for any amount
-// of padding. Stages, offloading and ranks change no bit. Rules of
-// generation are followed, and invalid ones are named.
+// of padding. Stages, offloading and ranks change no bit. Rules of generation are followed, and
+// invalid ones are named.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -132,6 +132,11 @@ static size_t width(int type)
     return type == NCCL_UINT8 ? 1 : type == NCCL_FLOAT32 ? 4 : 2;
 }
 
+static enum sw_dtype dtype_of(int type)
+{
+    return type == NCCL_BFLOAT16 ? SW_BF16 : type == NCCL_FLOAT16 ? SW_F16 : SW_F32;
+}
+
 static size_t bytes_of(const struct op *op)
 {
     return op->count * width(op->type);
@@ -269,10 +274,7 @@ static bool pass_in(struct comm *comm, int from, struct message *m)
 static float as_float(const char *at, int type)
 {
     float value;
-    const enum sw_dtype dtype = type == NCCL_BFLOAT16  ? SW_BF16
-                                : type == NCCL_FLOAT16 ? SW_F16
-                                                       : SW_F32;
-    sw_convert(SW_F32, &value, dtype, at, 1);
+    sw_convert(SW_F32, &value, dtype_of(type), at, 1);
     return value;
 }
 
@@ -280,9 +282,7 @@ static float as_float(const char *at, int type)
 static void add_up(const struct comm *comm, const struct op *op, const char *mine,
                    const char *arrived)
 {
-    const enum sw_dtype dtype = op->type == NCCL_BFLOAT16  ? SW_BF16
-                                : op->type == NCCL_FLOAT16 ? SW_F16
-                                                           : SW_F32;
+    const enum sw_dtype dtype = dtype_of(op->type);
     const size_t w = width(op->type), slice = bytes_of(op);
     for (size_t i = 0; i < op->count; i++) {
         float sum = 0;
@@ -781,7 +781,8 @@ static void read_fault(struct comm *comm)
 static int map(struct comm *comm, const struct nccl_id *id)
 {
     const size_t pairs = (size_t)comm->size * (size_t)comm->size;
-    size_t n = (size_t)snprintf(comm->path, sizeof comm->path, "/dev/shm/spillway-nccl-");
+    size_t n = (size_t)snprintf(comm->path, sizeof comm->path, "%s/spillway-nccl-",
+                                access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     for (int i = 0; i < 12; i++) {
         n += (size_t)snprintf(comm->path + n, sizeof comm->path - n, "%02x",
                               (unsigned char)id->internal[i]);
@@ -799,11 +800,10 @@ static int map(struct comm *comm, const struct nccl_id *id)
 static int join(struct comm *comm)
 {
     int none = 0, no_vendor = 0, absent = 0;
-    const int vendor = VERSION;
     struct shared *s = comm->shared;
     atomic_compare_exchange_strong(&s->size, &none, comm->size);
-    atomic_compare_exchange_strong(&s->vendor, &no_vendor, vendor);
-    if (atomic_load(&s->size) != comm->size || atomic_load(&s->vendor) != vendor) {
+    atomic_compare_exchange_strong(&s->vendor, &no_vendor, VERSION);
+    if (atomic_load(&s->size) != comm->size || atomic_load(&s->vendor) != VERSION) {
         return refuse(comm, NCCL_INVALID_USAGE, "rank %d: another number of ranks, or library",
                       comm->rank);
     }
