@@ -87,12 +87,8 @@ sw_status sw_engine_keep_cuts(const struct sw_engine *e, int *tensor, int *conte
     if (!ckpt) {
         return st < 0 ? st : SW_OK; /* no checkpoint yet */
     }
-    const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
-    const struct sw_json *mesh = run ? sw_json_path(run, "ds_config.spillway.mesh") : NULL;
-    const struct sw_json *sizes[] = {mesh ? sw_json_get(mesh, "tensor") : NULL,
-                                     mesh ? sw_json_get(mesh, "context") : NULL};
-    *tensor = sizes[0] && sizes[0]->type == SW_JSON_INT ? (int)sizes[0]->integer : 1;
-    *context = sizes[1] && sizes[1]->type == SW_JSON_INT ? (int)sizes[1]->integer : 1;
+    *tensor = sw_weights_saved_size(ckpt, "tensor");
+    *context = sw_weights_saved_size(ckpt, "context");
     sw_ckpt_close(ckpt);
     return SW_OK;
 }

@@ -220,7 +220,16 @@ struct sw_layout sw_layout_gathered(const struct sw_layout *layout)
 struct sw_layout sw_layout_per(const struct sw_layout *layout, int64_t n)
 {
     struct sw_layout out = *layout;
-    out.whole = SW_SHAPE(sw_ceil_div(sw_shape_elems(&layout->whole), n));
+    const struct sw_shape part = sw_layout_part(layout);
+    const int64_t here = sw_ceil_div(sw_shape_elems(&part), n);
+    const int64_t parts = is_split(layout) ? layout->tensor.size / sharing(layout) : 1;
+    out.whole = SW_SHAPE(here * parts);
+    out.split = (struct sw_tensor_split){0};
+    if (is_split(layout)) {
+        out.split.n_groups = 1;
+        out.split.unit = here;
+        out.split.group[0] = here * parts;
+    }
     out.tile_elems = sw_ceil_div(layout->tile_elems, n);
     out.run = sw_ceil_div(layout->run, n);
     return out;

@@ -163,7 +163,9 @@ struct sw_layout sw_layout_sharded(const struct sw_layout *layout, struct sw_coo
                                    int64_t run);
 /* The whole tensor of a sharded layout, with room for all shards. */
 struct sw_layout sw_layout_gathered(const struct sw_layout *layout);
-/* A tensor with one element for every n of `layout`. Shards and tiles are whole multiples of n. */
+/* A tensor with one element for every n of `layout`. Shards and tiles are whole multiples of n. If
+ * the tensor axis cuts `layout`, runs of n are counted in each part, and the parts of the result
+ * follow one another; all parts of `layout` must have one shape. */
 struct sw_layout sw_layout_per(const struct sw_layout *layout, int64_t n);
 
 /* Iterates over the runs that this rank holds, in memory order; `next` returns false at the end.

@@ -336,7 +336,8 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     const struct sw_ir_value info = ir->values[param];
     const struct sw_ir_value slice = ir->values[target];
     const bool is_tile = info.param_facts.is_tiled;
-    const struct sw_shape all = info.form->layout.whole;
+    const struct sw_param_part *part = sw_ir_param_part(ir, param);
+    const struct sw_shape all = part ? part->whole : info.form->layout.whole;
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     const struct sw_update_rule its = sw_update_rule_of(rule, info.name, all.rank);
     const int n_states = sw_update_states(&its, info.dtype, &all, states);

@@ -153,11 +153,14 @@ static bool take_lists(struct sw_ir *ir, const struct sw_graph *g)
     if (!ir->params.at || !ir->streams || !ir->params.parts) {
         return false;
     }
-    for (int32_t i = 0; i < g->n_parts; i++) {
-        const struct sw_param_part *part = &g->parts[i];
-        if (!sw_shape_equal(&g->values[part->param].shape, &part->whole)) {
-            ir->params.parts[ir->params.n_parts++] = *part;
+    for (int cut = 1; cut >= 0; cut--) {
+        for (int32_t i = 0; i < g->n_parts; i++) {
+            const struct sw_param_part *part = &g->parts[i];
+            if (sw_shape_equal(&g->values[part->param].shape, &part->whole) != (cut > 0)) {
+                ir->params.parts[ir->params.n_splits++] = *part;
+            }
         }
+        ir->params.n_parts = cut > 0 ? ir->params.n_splits : ir->params.n_parts;
     }
     for (; ir->params.n < g->n_params; ir->params.n++) {
         ir->params.at[ir->params.n] = g->params[ir->params.n];
@@ -220,15 +223,26 @@ void sw_ir_close(struct sw_ir *ir)
     sw_free(ir);
 }
 
-const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param)
+/* Among the first n; NULL = it is none of them. */
+static const struct sw_param_part *find_split(const struct sw_ir *ir, sw_value param, int32_t n)
 {
-    for (int32_t i = 0; i < ir->params.n_parts; i++) { /* the root may be a pack */
+    for (int32_t i = 0; i < n; i++) { /* the root may be a pack */
         const sw_value known = ir->params.parts[i].param;
         if (known == param || known == sw_ir_root(ir, param)) {
             return &ir->params.parts[i];
         }
     }
     return NULL;
+}
+
+const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param)
+{
+    return find_split(ir, param, ir->params.n_parts);
+}
+
+const struct sw_param_part *sw_ir_param_split(const struct sw_ir *ir, sw_value param)
+{
+    return find_split(ir, param, ir->params.n_splits);
 }
 
 /* ---- values ---- */

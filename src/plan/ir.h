@@ -217,8 +217,8 @@ struct sw_ir_params {
     int32_t n, n_absent;
     /* those of which this rank has a part only (sw_graph_part), and the group of the ranks that
      * have the others */
-    struct sw_param_part *parts; /* [n_parts] */
-    int32_t n_parts, group;
+    struct sw_param_part *parts; /* [n_splits]; the last ones cut nothing here */
+    int32_t n_parts, n_splits, group;
     /* the parameters of all stages by param and stage, and the group of the stages */
     struct sw_ir_holder *holders; /* [n_holders] */
     int32_t n_holders, pipe;
@@ -271,6 +271,8 @@ void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINT
 /* How the tensor axis cuts a parameter, or the one that it is a tile of; NULL = each of its ranks
  * has all of it. */
 const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param);
+/* The same, also if it would cut the parameter on more ranks than there are here. */
+const struct sw_param_part *sw_ir_param_split(const struct sw_ir *ir, sw_value param);
 
 /* ---- copies.c: parameters that several stages of a pipeline have ---- */
 

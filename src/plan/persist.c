@@ -121,31 +121,32 @@ static sw_status place_packs(struct sw_plan *plan)
 }
 
 /* Adds the part of the tensor axis to the layout of a parameter or of its state: slices and tiles
- * are of that part. */
-static sw_status add_part(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value v,
-                          struct sw_layout *layout)
+ * are of that part. Runs of 8-bit codes are counted in the part. Codes have the split even if all
+ * ranks have all of them, so that a checkpoint of several parts can be read. */
+static void add_part(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value v,
+                     struct sw_layout *layout)
 {
     const struct sw_ir_value *info = &ir->values[v];
     const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
-    const struct sw_param_part *part = param < 0 ? NULL : sw_ir_param_part(ir, param);
+    const bool is_code = info->role == SW_ROLE_STATE && info->dtype == SW_U8;
+    const struct sw_param_part *part = param < 0 ? NULL
+                                       : is_code ? sw_ir_param_split(ir, param)
+                                                 : sw_ir_param_part(ir, param);
     if (!part || info->state == SW_STATE_TRUST_RATIO) {
-        return SW_OK;
+        return;
     }
-    struct sw_layout of_whole = *layout;
-    of_whole.whole = part->whole;
-    of_whole.split = part->split;
-    of_whole.tensor = sw_mesh_coord(&options->mesh, 1U << SW_AXIS_TENSOR, options->me);
-    const struct sw_shape here = sw_layout_part(&of_whole);
-    if (!sw_shape_equal(&here, &layout->whole)) {
-        return SW_FAIL(
-            SW_E_UNSUP,
-            "%s: spillway.mesh.tensor %d cuts it; its optimizer states have a value for "
-            "several elements (8-bit moments), and such states are not cut; \"moments\": "
-            "\"bf16\" or \"fp32\" and ranks along data work",
-            ir->values[param].name, of_whole.tensor.size);
+    struct sw_layout cut = {.whole = part->whole,
+                            .split = part->split,
+                            .tensor =
+                                sw_mesh_coord(&options->mesh, 1U << SW_AXIS_TENSOR, options->me)};
+    if (sw_ir_is_of_runs(info)) {
+        cut = sw_layout_per(&cut, SW_CODE_RUN);
     }
-    *layout = of_whole;
-    return SW_OK;
+    const struct sw_shape here = sw_layout_part(&cut);
+    SW_ASSERT(sw_shape_equal(&here, &layout->whole));
+    layout->whole = cut.whole;
+    layout->split = cut.split;
+    layout->tensor = cut.tensor;
 }
 
 /* Counts the stages, from `first` on, that have a parameter in some program. */
@@ -184,7 +185,7 @@ static sw_status layout_of(const struct sw_plan *plan, const struct sw_ir *ir,
         layout.data = (struct sw_coord){data->me, data->n};
         layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
-    SW_TRY(add_part(ir, options, v, &layout));
+    add_part(ir, options, v, &layout);
     const unsigned cut = sw_zero_axes(&options->mesh) |
                          (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0) |
                          (options->stage_blocks ? 1U << SW_AXIS_PIPE : 0);

@@ -86,6 +86,13 @@ void sw_weights_check_base(const struct sw_weights *w, const struct sw_ckpt *ckp
 sw_status sw_weights_describe_run(const struct sw_weights *w, int64_t tokens,
                                   struct sw_json_doc **out);
 
+/* ---- recode.c ---- */
+/* Loads 8-bit moments of a checkpoint of `ranks` ranks along tensor, if this run has another number
+ * of them. codes, scales: of one parameter and moment */
+sw_status sw_weights_recode(struct sw_weights *w, struct sw_ckpt *ckpt,
+                            const struct sw_persistent *codes, const struct sw_persistent *scales,
+                            int ranks);
+
 /* ---- resume.c ---- */
 /* SW_E_CONFIG names every key and file that changed, with old and new value. */
 sw_status sw_weights_check_resume(const struct sw_weights *w, const struct sw_weights_run *run,

@@ -390,6 +390,48 @@ static sw_status load_item(struct sw_weights *w, const struct item *item, struct
     return SW_OK;
 }
 
+int sw_weights_saved_size(const struct sw_ckpt *ckpt, const char *axis)
+{
+    const struct sw_json *run = sw_ckpt_meta(ckpt)->config;
+    const struct sw_json *mesh = run ? sw_json_path(run, "ds_config.spillway.mesh") : NULL;
+    const struct sw_json *size =
+        mesh && mesh->type == SW_JSON_OBJECT ? sw_json_get(mesh, axis) : NULL;
+    return size && size->type == SW_JSON_INT && size->integer > 0 && size->integer <= INT_MAX
+               ? (int)size->integer
+               : 1;
+}
+
+/* The scales of 8-bit codes of this run; NULL = the item has no codes. */
+static const struct sw_persistent *scales_of(const struct tensors *t, const struct item *item)
+{
+    enum sw_codes codes;
+    const enum sw_state_kind kind = sw_state_scales(item->held->state, &codes);
+    for (int64_t i = 0; !item->param && item->held->dtype == SW_U8 && i < t->n_items; i++) {
+        if (t->items[i].held->state == kind && strcmp(t->items[i].name, item->name) == 0) {
+            return t->items[i].held;
+        }
+    }
+    return NULL;
+}
+
+/* Loads item i. Scales that are encoded again come with their codes. */
+static sw_status load_one(struct sw_weights *w, const struct tensors *t, int64_t i,
+                          struct sw_ckpt *ckpt, float *piece, int64_t piece_elems)
+{
+    const struct item *item = &t->items[i];
+    const int ranks = sw_weights_saved_size(ckpt, "tensor");
+    const int64_t at = sw_ckpt_find(ckpt, item->name, item->kind);
+    const struct sw_persistent *scales = scales_of(t, item);
+    const bool is_other = ranks != (int)sw_max_i64(w->config->parallel.tensor, 1);
+    if (is_other && scales && at >= 0 && sw_ckpt_entry(ckpt, at)->dtype == SW_U8) {
+        return sw_weights_recode(w, ckpt, item->held, scales, ranks);
+    }
+    if (is_other && !item->param && sw_state_infos[item->held->state].of == SW_STATE_OF_RUNS) {
+        return SW_OK;
+    }
+    return load_item(w, item, ckpt, piece, piece_elems);
+}
+
 static sw_status load_tensors(struct sw_weights *w, struct sw_ckpt *ckpt)
 {
     enum { PIECE = SW_CKPT_PIECE_BYTES / (int)sizeof(float) };
@@ -402,7 +444,7 @@ static sw_status load_tensors(struct sw_weights *w, struct sw_ckpt *ckpt)
     }
     for (int64_t i = 0; i < t.n_items && st >= 0; i++) {
         sw_work_at("loading a checkpoint", i, t.n_items);
-        st = load_item(w, &t.items[i], ckpt, piece, PIECE);
+        st = load_one(w, &t, i, ckpt, piece, PIECE);
     }
     sw_work_end();
     sw_free(piece);

@@ -160,6 +160,8 @@ struct sw_weights_run {
 
 /* Size of one checkpoint; it does not depend on the number of ranks. */
 int64_t sw_weights_checkpoint_bytes(const struct sw_weights *w);
+/* Size of an axis of the mesh ("tensor", "context") in the run that saved a checkpoint. */
+int sw_weights_saved_size(const struct sw_ckpt *ckpt, const char *axis);
 /* As sw_save. Collective. */
 sw_status sw_weights_save(struct sw_weights *w, const struct sw_weights_run *run,
                           const char *folder, const struct sw_save_options *options);

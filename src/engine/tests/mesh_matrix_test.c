@@ -70,7 +70,7 @@ static void list_meshes(void)
 static const char *const families[] = {"gpt2", "llama"};
 static const char *const precisions[] = {"fp32", "bf16", "fp16"};
 static const int micro_batches[] = {8, 5};
-static const char *const optimizers[] = {"AdamW", "Lamb"};
+static const char *const optimizers[] = {"AdamW", "Lamb", "AdamW8bit"};
 /* by one stage, and by several */
 static const char *const schedules[][2] = {{"horizontal", "1f1b"},
                                            {"vertical", "gpipe"},
@@ -87,7 +87,7 @@ static int count_of(int axis)
 {
     static const int counts[N_AXES] = {
         [FAMILY] = 2,   [PRECISION] = 3, [MICRO_BATCHES] = 2, [SIZES] = 2,     [DROPOUT] = 2,
-        [CLIPPING] = 2, [TABLE] = 2,     [FROZEN] = 2,        [OPTIMIZER] = 2, [REGIONS] = 2,
+        [CLIPPING] = 2, [TABLE] = 2,     [FROZEN] = 2,        [OPTIMIZER] = 3, [REGIONS] = 2,
         [STAGE] = 4,    [SCHEDULE] = 4,  [PLACEMENT] = 4,     [RECOMPUTE] = 2};
     return axis == MESH ? n_meshes : counts[axis];
 }
@@ -183,13 +183,14 @@ static void write_config(const struct row *row, char *text, size_t size)
              "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
              "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s},"
              " \"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003, \"weight_decay\": "
-             "0.1}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", "
+             "0.1%s}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", "
              "\"chunks\": %d, \"recompute\": \"%s\", \"tile_bytes\": %d, "
              "\"sequence_parallel\": %s, "
              "\"frozen\": [%s], "
              "\"mesh\": {\"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
              row->shape.batch, keys[row->at[PRECISION]], row->at[CLIPPING] == 0 ? "0.5" : "0",
              stage, placements[placement], optimizers[row->at[OPTIMIZER]],
+             row->at[OPTIMIZER] == 2 ? ", \"min_8bit_size\": 200" : "",
              micro_batches[row->at[MICRO_BATCHES]], schedule_of(row), chunks_of(row),
              row->at[RECOMPUTE] == 1 ? "blocks" : "none", placement == TILED ? TILE_BYTES : 0,
              row->at[REGIONS] == 0 ? "true" : "false",

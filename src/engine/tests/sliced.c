@@ -31,12 +31,12 @@ static sw_status open_engine(const struct sliced *job, sw_comm *comm, sw_engine 
         config, sizeof config,
         "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, %s"
         "\"zero_optimization\": {\"stage\": %d%s, \"stage3_param_persistence_threshold\": 30}, "
-        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003}}, \"spillway\": "
+        "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003%s}}, \"spillway\": "
         "{\"micro_batches\": %d, \"threads\": 1, \"allow_other_math\": true, "
         "\"mesh\": {\"tensor\": %d}%s}}",
         SLICED_BATCH, job->top ? job->top : "", job->stage, job->zero ? job->zero : "",
-        job->optimizer ? job->optimizer : "AdamW", SLICED_MICRO_BATCHES, job->tensor,
-        job->more ? job->more : "");
+        job->optimizer ? job->optimizer : "AdamW", job->params ? job->params : "",
+        SLICED_MICRO_BATCHES, job->tensor, job->more ? job->more : "");
     struct sw_engine_options options = {.config.text = config,
                                         .model.path = job->model,
                                         .inputs.seq_len = SLICED_TOKENS,

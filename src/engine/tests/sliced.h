@@ -19,6 +19,7 @@ struct sliced {
     int data, tensor, stage;
     bool idle;                    /* trains no step */
     const char *optimizer, *more; /* NULL: AdamW; further keys of the block "spillway" */
+    const char *params;           /* NULL, or: further keys of the optimizer */
     const char *top, *zero;       /* further keys, and those of zero_optimization */
     const char *load, *save;
     /* NULL, or: changes the options; runs on each rank after the training */

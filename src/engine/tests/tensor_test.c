@@ -54,17 +54,6 @@ static void lamb_follows_one_rank(void **state)
     sliced_clear(&first);
 }
 
-static void states_of_several_elements_are_refused(void **state)
-{
-    (void)state;
-    struct sliced job = {
-        "gpt2-tiny", 1, 2, .stage = 0, .idle = true, .more = ", \"moments\": \"8bit\""};
-    assert_int_equal(sliced_try(&job), SW_E_UNSUP);
-    assert_non_null(strstr(sw_error_message(), "spillway.mesh.tensor 2"));
-    assert_non_null(strstr(sw_error_message(), "several elements"));
-    sliced_clear(&job);
-}
-
 struct other {
     int data, stage;
 };
@@ -129,12 +118,164 @@ static void checkpoints_hold_whole_tensors(void **state)
     sliced_clear(&first);
 }
 
+/* ---- 8-bit moments ---- */
+
+/* Moments of all ranks, decoded, and the scales of their runs. */
+struct decoded {
+    float values[SLICED_ELEMS], scales[SLICED_ELEMS];
+    int64_t n, n_coded;
+};
+static struct decoded decoded[3];
+static struct decoded *into;
+
+static sw_status decode_one(sw_engine *e, const struct sw_persistent *codes,
+                            const struct sw_persistent *scales, enum sw_codes kind, int64_t at)
+{
+    struct sw_run_iter iter;
+    struct sw_run run;
+    uint8_t code;
+    sw_runs_begin(&codes->layout, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        for (int64_t i = 0; i < run.n; i++) {
+            const size_t here = (size_t)(run.here + i);
+            float *scale = &into->scales[at + run.first + i];
+            SW_TRY(sw_executor_save(e->executor, codes, here, &code, 1));
+            SW_TRY(sw_executor_save(e->executor, scales, here / SW_CODE_RUN * sizeof *scale, scale,
+                                    sizeof *scale));
+            sw_decode_run(kind, &code, *scale, 1, &into->values[at + run.first + i]);
+        }
+    }
+    return SW_OK;
+}
+
+/* Each rank decodes what it holds. */
+static sw_status decode(struct sliced *job, sw_engine *e)
+{
+    int64_t at = 0;
+    (void)job;
+    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
+        const struct sw_persistent *codes = &e->plan->persistent[i], *scales = NULL;
+        enum sw_codes kind;
+        const enum sw_state_kind of_scales = sw_state_scales(codes->state, &kind);
+        for (int32_t k = 0; k < e->plan->n_persistent && codes->dtype == SW_U8; k++) {
+            const struct sw_persistent *other = &e->plan->persistent[k];
+            scales = other->state == of_scales && strcmp(other->param, codes->param) == 0 ? other
+                                                                                          : scales;
+        }
+        SW_TRY(scales ? decode_one(e, codes, scales, kind, at) : SW_OK);
+        at += scales ? sw_shape_elems(&codes->layout.whole) : 0;
+    }
+    into->n = at;
+    return SW_OK;
+}
+
+/* Each decoding is one cell of the codes off at most; the largest ones are 1.5 % of the scale. */
+static void assert_near_moments(const struct decoded *a, const struct decoded *b)
+{
+    int64_t n_moved = 0;
+    assert_true(a->n > 0);
+    assert_int_equal(a->n, b->n);
+    for (int64_t i = 0; i < a->n; i++) {
+        const float scale = a->scales[i] > b->scales[i] ? a->scales[i] : b->scales[i];
+        const float gap = a->values[i] - b->values[i];
+        if (gap > 0.015F * scale || gap < -0.015F * scale) {
+            fail_msg("moment %lld: %g of scale %g, other %g of %g", (long long)i,
+                     (double)a->values[i], (double)a->scales[i], (double)b->values[i],
+                     (double)b->scales[i]);
+        }
+        n_moved += a->scales[i] != b->scales[i];
+    }
+    assert_true(n_moved > 0); /* the runs are others */
+}
+
+/* A run of 256 elements is one of the part of a rank, however data, stages and placements cut it.
+ * No part of this model is a multiple of 256 elements long. */
+static void runs_of_8_bit_moments_are_of_parts(void **state)
+{
+    static const struct {
+        int data, stage;
+        const char *zero, *more;
+    } ways[] = {{2, 1, NULL, ""},
+                {3, 3, NULL, ""},
+                {2, 3,
+                 ", \"offload_optimizer\": {\"device\": \"cpu\"}, \"offload_param\": {\"device\": "
+                 "\"cpu\"}, \"sub_group_size\": 700",
+                 ", \"tile_bytes\": 900"}};
+    const struct sliced how = {sliced_models.odd, 1, 2, .optimizer = "AdamW8bit",
+                               .params = ", \"min_8bit_size\": 200"};
+    struct sliced first = how, one = how;
+    (void)state;
+    one.tensor = 1;
+    sliced_run(&first);
+    sliced_run(&one);
+    sliced_assert_near(&first, &one, 1e-3);
+    for (size_t i = 0; i < SW_LEN(ways); i++) {
+        struct sliced job = how;
+        job.data = ways[i].data;
+        job.stage = ways[i].stage;
+        job.zero = ways[i].zero;
+        job.more = ways[i].more;
+        sliced_run(&job);
+        sliced_assert_same(&job, &first);
+        sliced_clear(&job);
+    }
+    sliced_clear(&one);
+    sliced_clear(&first);
+}
+
+static void load_moments(struct sliced how, const char *from, struct decoded *out)
+{
+    how.load = from;
+    how.save = NULL;
+    how.idle = true;
+    how.after = decode;
+    into = out;
+    sliced_run(&how);
+    sliced_clear(&how);
+}
+
+/* On as many ranks along tensor, bit for bit; on another number, moments are encoded again. */
+static void checkpoints_of_8_bit_moments_load_on_other_meshes(void **state)
+{
+    const struct sliced how = {sliced_models.shared,
+                               2,
+                               2,
+                               .stage = 2,
+                               .optimizer = "AdamW8bit",
+                               .params = ", \"min_8bit_size\": 90"};
+    struct sliced first = how, same = how, other = how, one = how;
+    (void)state;
+    first.save = test_at("coded");
+    sliced_run(&first);
+    load_moments(how, test_at("coded"), &decoded[0]);
+    same.data = 1;
+    same.stage = 3;
+    load_moments(same, test_at("coded"), &decoded[1]);
+    assert_memory_equal(decoded[0].values, decoded[1].values, sizeof decoded[0].values);
+    other.tensor = 4;
+    other.stage = 3;
+    load_moments(other, test_at("coded"), &decoded[1]);
+    assert_near_moments(&decoded[0], &decoded[1]);
+    one.data = one.tensor = 1;
+    load_moments(one, test_at("coded"), &decoded[1]);
+    assert_near_moments(&decoded[0], &decoded[1]);
+    one.load = test_at("coded");
+    one.idle = true;
+    one.save = test_at("recoded");
+    sliced_run(&one);
+    load_moments(how, test_at("recoded"), &decoded[2]);
+    assert_near_moments(&decoded[1], &decoded[2]);
+    sliced_clear(&one);
+    sliced_clear(&first);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(losses_follow_those_of_one_rank),
     cmocka_unit_test(lamb_follows_one_rank),
     cmocka_unit_test(data_and_stages_change_no_bit),
     cmocka_unit_test(checkpoints_hold_whole_tensors),
-    cmocka_unit_test(states_of_several_elements_are_refused),
+    cmocka_unit_test(runs_of_8_bit_moments_are_of_parts),
+    cmocka_unit_test(checkpoints_of_8_bit_moments_load_on_other_meshes),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = sliced_set_up};

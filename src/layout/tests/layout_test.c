@@ -366,12 +366,49 @@ static void tiles_are_found_by_where_they_lie(void **state)
     }
 }
 
+/* Runs of n elements are counted in each part, and ranks with one part have the same ones. */
+static void runs_of_parts_follow_one_another(void **state)
+{
+    (void)state;
+    state_of_chance = 11;
+    for (int i = 0; i < ROUNDS; i++) {
+        const int64_t n = 1 + chance(5);
+        const int ranks = 2 << chance(2), units = 1 << chance(4);
+        struct sw_layout layout = {.whole = SW_SHAPE(1 + chance(4), units * (1 + chance(3))),
+                                   .split = {.dim = 1, .n_groups = 1},
+                                   .tensor.size = ranks};
+        layout.split.unit = chance(2) ? layout.whole.dims[1] / units : 0;
+        layout.split.group[0] = layout.whole.dims[1];
+        const int64_t part_units = layout.split.unit > 0 ? units : layout.whole.dims[1];
+        if (layout.split.unit > 0 && units > ranks && units % ranks != 0) {
+            continue; /* parts of one shape only */
+        }
+        int64_t next = 0;
+        for (int r = 0; r < ranks; r++) {
+            struct sw_run_iter iter;
+            struct sw_run run;
+            layout.tensor.rank = r;
+            const struct sw_layout per = sw_layout_per(&layout, n);
+            const struct sw_shape part = sw_layout_part(&layout);
+            sw_runs_begin(&per, &iter);
+            assert_true(sw_runs_next(&iter, &run));
+            assert_int_equal(run.n, sw_ceil_div(sw_shape_elems(&part), n));
+            const int share = (int)sw_max_i64(
+                1, part_units < ranks && ranks % part_units == 0 ? ranks / part_units : 1);
+            next = r % share == 0 && r > 0 ? next + run.n : next;
+            assert_int_equal(run.first, next);
+            assert_false(sw_runs_next(&iter, &run));
+        }
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_element_is_owned_once),
     cmocka_unit_test(words_are_padded_and_few_heads_are_shared),
     cmocka_unit_test(any_layout_loads_what_any_other_saved),
     cmocka_unit_test(heads_stay_together),
     cmocka_unit_test(layouts_made_of_others_agree_with_their_runs),
+    cmocka_unit_test(runs_of_parts_follow_one_another),
     cmocka_unit_test(tiles_are_found_by_where_they_lie),
 };
 
