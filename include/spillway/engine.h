@@ -332,10 +332,15 @@ SW_API sw_status sw_step(sw_engine *engine, struct sw_step_report *out);
  * sw_gradient - gradient of a parameter for the last micro-batch of this rank
  * (train.keep_gradients): unscaled, summed over all uses of the parameter.
  *
+ * With several ranks along tensor or context all of them get the gradient of the whole parameter,
+ * for the micro-batch that they share. Then it is collective, among all ranks of the engine: each
+ * rank gives the same names in the same order.
+ *
  * name         as sw_engine_tensor gives it
  * out          [elements of the parameter]
  *
  * SW_E_ARG     there is no such parameter; or the engine does not keep gradients
+ * SW_E_PEER    another rank along tensor or context failed
  */
 SW_API sw_status sw_gradient(sw_engine *engine, const char *name, float *out);
 

@@ -43,6 +43,114 @@ done:
     return st;
 }
 
+/* ---- several ranks along tensor and context ---- */
+
+/* Numbers that pass between ranks at once. */
+enum { PASSED = 64 * 1024 };
+
+/* What ranks along an axis have of a gradient, some elements at a time. */
+struct passed {
+    sw_comm *comm;
+    struct sw_coord coord;
+    float *values; /* [coord.size][PASSED] */
+};
+
+static sw_status open_passed(struct sw_engine *e, enum sw_axis axis, struct passed *out)
+{
+    const char *name = sw_axis_name(axis);
+    *out = (struct passed){.coord = sw_mesh_coord(&e->mesh, 1U << axis, e->world.rank)};
+    if (out->coord.size == 1) {
+        return SW_OK;
+    }
+    SW_TRY(sw_engine_group(e, name, &out->comm));
+    out->values = sw_alloc("engine", (size_t)out->coord.size * PASSED * sizeof *out->values);
+    SW_TRY_ALLOC(out->values, "a gradient");
+    return SW_OK;
+}
+
+static sw_status pass(struct passed *p, const float *mine, int64_t n)
+{
+    return sw_comm_all_gather(p->comm, mine, p->values, (size_t)n * sizeof *mine, "a gradient");
+}
+
+/* Adds the gradients of the tokens of all ranks, in their order. */
+static sw_status add_tokens(struct sw_engine *e, float *part, int64_t n)
+{
+    struct passed p;
+    sw_status st = open_passed(e, SW_AXIS_CONTEXT, &p);
+    for (int64_t at = 0; at < n && p.coord.size > 1 && st >= 0; at += PASSED) {
+        const int64_t some = sw_min_i64(PASSED, n - at);
+        st = pass(&p, part + at, some);
+        for (int64_t i = 0; i < some && st >= 0; i++) {
+            float sum = p.values[i];
+            for (int r = 1; r < p.coord.size; r++) {
+                sum += p.values[r * some + i];
+            }
+            part[at + i] = sum;
+        }
+    }
+    sw_free(p.values);
+    return st;
+}
+
+/* Copies elements [at, at + n) of a part to their places in the whole. */
+static void place(const struct sw_layout *layout, int64_t at, int64_t n, const float *part,
+                  float *out)
+{
+    struct sw_run_iter iter;
+    struct sw_run run;
+    sw_runs_begin(layout, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        const int64_t from = sw_max_i64(run.here, at), end = sw_min_i64(run.here + run.n, at + n);
+        if (from < end) {
+            memcpy(out + run.first + from - run.here, part + from - at,
+                   (size_t)(end - from) * sizeof *out);
+        }
+    }
+}
+
+/* Collects the parts of all ranks. layout: of the part of this rank */
+static sw_status place_parts(struct sw_engine *e, const struct sw_layout *layout, const float *part,
+                             int64_t n, float *out)
+{
+    struct passed p;
+    struct sw_layout of = *layout;
+    if (layout->tensor.size <= 1) {
+        place(layout, 0, n, part, out);
+        return SW_OK;
+    }
+    sw_status st = open_passed(e, SW_AXIS_TENSOR, &p);
+    for (int64_t at = 0; at < n && st >= 0; at += PASSED) {
+        const int64_t some = sw_min_i64(PASSED, n - at);
+        st = pass(&p, part + at, some);
+        for (int r = 0; r < p.coord.size && st >= 0; r++) {
+            of.tensor.rank = r;
+            place(&of, at, some, p.values + r * some, out);
+        }
+    }
+    sw_free(p.values);
+    return st;
+}
+
+/* Sums the uses on this rank. part: zeros */
+static sw_status add_uses(struct sw_engine *e, const char *name, int64_t n, float *part)
+{
+    const struct sw_program *program = &e->plan->programs[e->programs.train];
+    for (int use = 0;; use++) {
+        const struct sw_port *grad = sw_program_gradient(program, name, SW_STATE_GRADIENT, use);
+        if (!grad) {
+            break;
+        }
+        SW_TRY(add_use(e, grad, sw_program_gradient(program, name, SW_STATE_GRADIENT_INDEX, use),
+                       part));
+    }
+    const float factor = (float)(1 / e->optimizer.scaler.scale);
+    for (int64_t i = 0; i < n; i++) {
+        part[i] *= factor;
+    }
+    return SW_OK;
+}
+
 sw_status sw_gradient(sw_engine *e, const char *name, float *out)
 {
     if (!e->options.train.keep_gradients || e->programs.train < 0) {
@@ -52,20 +160,15 @@ sw_status sw_gradient(sw_engine *e, const char *name, float *out)
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
-    const int64_t n = sw_shape_elems(&param->work->layout.whole);
-    const struct sw_program *program = &e->plan->programs[e->programs.train];
-    memset(out, 0, (size_t)n * sizeof *out);
-    for (int use = 0;; use++) {
-        const struct sw_port *grad = sw_program_gradient(program, name, SW_STATE_GRADIENT, use);
-        if (!grad) {
-            break;
-        }
-        SW_TRY(add_use(e, grad, sw_program_gradient(program, name, SW_STATE_GRADIENT_INDEX, use),
-                       out));
-    }
-    const float factor = (float)(1 / e->optimizer.scaler.scale);
-    for (int64_t i = 0; i < n; i++) {
-        out[i] *= factor;
-    }
-    return SW_OK;
+    const struct sw_layout layout = {.whole = param->work->layout.whole,
+                                     .split = param->work->layout.split,
+                                     .tensor = param->work->layout.tensor};
+    const int64_t n = sw_layout_elems(&layout);
+    float *part = sw_alloc_zero("engine", (size_t)n, sizeof *part);
+    SW_TRY_ALLOC(part, "a gradient");
+    sw_status st = add_uses(e, param->work->name, n, part);
+    st = st < 0 ? st : add_tokens(e, part, n);
+    st = st < 0 ? st : place_parts(e, &layout, part, n, out);
+    sw_free(part);
+    return st;
 }

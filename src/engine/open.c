@@ -84,7 +84,6 @@ static sw_status load_config(struct sw_engine *e, const struct sw_engine_options
     }
     SW_TRY(read_config_of_model(e));
     SW_TRY(sw_engine_take_mesh(e));
-    SW_TRY(sw_engine_check_mesh(e));
     SW_TRY(sw_weights_open_lora(&e->weights));
     SW_TRY(sw_engine_keep_choices(e));
     const sw_status st = sw_engine_resolve_batch(e);
@@ -118,6 +117,12 @@ sw_status sw_engine_take_batch(struct sw_engine *e)
 static sw_status resolve_config(struct sw_engine *e)
 {
     const struct sw_config *c = e->config;
+    if (c->parallel.pipe > 1 && e->options.train.keep_gradients) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "spillway.mesh.pipe %lld: stages keep no gradients of one micro-batch "
+                       "(train.keep_gradients); ranks along data, tensor and context do",
+                       (long long)c->parallel.pipe);
+    }
     if (sw_engine_runs_at_once(e) && e->options.train.keep_gradients) {
         return SW_FAIL(SW_E_CONFIG,
                        "spillway.schedule \"%s\" keeps no gradients of one micro-batch "

@@ -146,8 +146,6 @@ sw_status sw_engine_take_mesh(struct sw_engine *e);
  * describe. Collective, except with plan.only. */
 sw_status sw_engine_find_hosts(struct sw_engine *e);
 void sw_engine_close_lent(struct sw_engine *e);
-/* mesh_refusals.c. SW_E_UNSUP names what the engine is asked for that an axis does not support. */
-sw_status sw_engine_check_mesh(const struct sw_engine *e);
 /* Number of data ranks that the batch keys assume. */
 int sw_engine_batch_ranks(const struct sw_engine *e);
 

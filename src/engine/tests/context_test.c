@@ -41,7 +41,8 @@ struct job {
     const char *model;
     int data, context, tensor, pipe, stage;
     enum rows rows;
-    bool idle;             /* trains no step */
+    bool idle; /* trains no step */
+    bool keeps_gradients;
     const char *optimizer; /* NULL: AdamW */
     const char *zero;      /* further keys of zero_optimization */
     const char *load, *save;
@@ -130,7 +131,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
         .inputs = {.seq_len = any_length ? 0 : T, .mask = job->rows == PADDED},
         .run = {.comm = comm, .verify = true},
         .seed = 5,
-        .train.wanted = true,
+        .train = {true, .keep_gradients = job->keeps_gradients},
         .evaluate.loss = true,
         .generate.wanted = job->model == odd_path};
     return sw_initialize(&options, out);
@@ -483,6 +484,110 @@ static int set_up(void **state)
     return 0;
 }
 
+/* ---- gradients ---- */
+
+/* Those of all parameters, one after the other: as the first rank has them, and the last one. */
+struct gradients {
+    float values[2][1 << 14];
+    int64_t n, first[64]; /* of each parameter; the end */
+    int n_params;
+};
+
+static sw_status gradients_of_rank(struct job *job, sw_engine *e, struct gradients *out)
+{
+    static const int n_most = (int)SW_LEN(out->first) - 1;
+    const int last = ranks_of(job) - 1;
+    const int ranks[] = {0, last};
+    float values[4096];
+    int64_t at = 0;
+    SW_ASSERT(e->weights.params.n <= n_most);
+    for (int32_t i = 0; i < e->weights.params.n; i++) {
+        const struct sw_persistent *param = e->weights.params.items[i].work;
+        const int64_t n = sw_shape_elems(&param->layout.whole);
+        SW_ASSERT(n <= (int64_t)SW_LEN(values) && at + n <= (int64_t)SW_LEN(out->values[0]));
+        SW_TRY(sw_gradient(e, param->name, values));
+        for (int k = 0; k < 2; k++) {
+            if (e->world.rank == ranks[k]) {
+                memcpy(out->values[k] + at, values, (size_t)n * sizeof *values);
+            }
+        }
+        at += n;
+        if (e->world.rank == 0) {
+            out->first[i + 1] = out->n = at;
+            out->n_params = i + 1;
+        }
+    }
+    return SW_OK;
+}
+
+static struct gradients *gradients_into;
+
+static sw_status keep_gradients(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    struct sw_step_report report;
+    sw_engine *e = NULL;
+    sw_status st = open_engine(job, comm, &e);
+    st = st < 0 ? st : one_step(job, e, &report);
+    st = st < 0 ? st : gradients_of_rank(job, e, gradients_into);
+    sw_close(e);
+    return st;
+}
+
+static void run_gradients(struct job *job, struct gradients *out)
+{
+    memset(out, 0, sizeof *out);
+    gradients_into = out;
+    job->keeps_gradients = true;
+    if (sw_threads_run(ranks_of(job), 60, keep_gradients, job) < 0) {
+        fail_msg("%s, context %d, tensor %d: %s", job->model, job->context, job->tensor,
+                 sw_error_message());
+    }
+}
+
+static void assert_near_gradients(const struct gradients *a, const struct gradients *b)
+{
+    assert_int_equal(a->n, b->n);
+    for (int p = 0; p < a->n_params; p++) {
+        float most = 0;
+        for (int64_t i = b->first[p]; i < b->first[p + 1]; i++) {
+            most = fmaxf(most, fabsf(b->values[0][i]));
+        }
+        for (int64_t i = b->first[p]; i < b->first[p + 1]; i++) {
+            if (!(fabsf(a->values[0][i] - b->values[0][i]) <= 1e-4F * most + 1e-7F)) {
+                fail_msg("parameter %d, element %lld: gradient %g, by one rank %g, at most %g", p,
+                         (long long)(i - b->first[p]), (double)a->values[0][i],
+                         (double)b->values[0][i], (double)most);
+            }
+        }
+    }
+    assert_memory_equal(a->values[0], a->values[1], sizeof a->values[0]);
+}
+
+/* Of the last micro-batch, which all of these ranks share. */
+static void gradients_are_those_of_one_rank(void **state)
+{
+    static const int meshes[][3] = {/* context, tensor, stage */ {2, 1, 0}, {1, 2, 3}, {2, 2, 2}};
+    static struct gradients one, cut;
+    const char *const models[] = {odd_path, shared_path, classes_path};
+    (void)state;
+    for (size_t m = 0; m < SW_LEN(models); m++) {
+        struct job alone = {models[m], 1, 1, 1, 1, .stage = 0};
+        run_gradients(&alone, &one);
+        for (size_t i = 0; i < SW_LEN(meshes); i++) {
+            struct job job = {models[m], 1, meshes[i][0], meshes[i][1], 1, .stage = meshes[i][2]};
+            run_gradients(&job, &cut);
+            assert_near_gradients(&cut, &one);
+        }
+    }
+    /* four ranks share two key heads */
+    struct job alone = {shared_path, 1, 1, 1, 1, .stage = 0};
+    struct job job = {shared_path, 1, 1, 4, 1, .stage = 1};
+    run_gradients(&alone, &one);
+    run_gradients(&job, &cut);
+    assert_near_gradients(&cut, &one);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(losses_follow_those_of_one_rank),
     cmocka_unit_test(uneven_rows_follow_one_rank),
@@ -491,6 +596,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bytes_are_those_of_the_formula),
     cmocka_unit_test(tensor_and_pipe_train_beside_it),
     cmocka_unit_test(checkpoints_load_on_other_meshes),
+    cmocka_unit_test(gradients_are_those_of_one_rank),
     cmocka_unit_test(what_is_not_cut_is_refused_by_name),
 };
 

@@ -211,12 +211,8 @@ static void sizes_that_do_not_make_up_the_ranks_are_refused(void **state)
 static void what_an_axis_does_not_support_is_refused(void **state)
 {
     (void)state;
-    refused((struct job){1, 1, 2, 1, .keeps_gradients = true},
-            (const char *const[]){"spillway.mesh.context 2", "train.keep_gradients", "data", NULL});
     refused((struct job){2, 1, 1, 1, .keeps_gradients = true},
             (const char *const[]){"spillway.mesh.pipe 2", "train.keep_gradients", "data", NULL});
-    refused((struct job){1, 1, 1, 2, .keeps_gradients = true},
-            (const char *const[]){"spillway.mesh.tensor 2", "train.keep_gradients", "data", NULL});
 }
 
 static void shares_that_do_not_divide_are_refused(void **state)
