@@ -68,10 +68,12 @@ const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
 
 const struct cpu_dot_kernel *sw_cpu_dot_kernel(const struct cpu_device *dev)
 {
-#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AMX)
+#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AVX512)
+#if !defined(SPILLWAY_WITHOUT_AMX)
     if (!dev->by_library && dev->isa == CPU_AMX_BF16) {
         return &sw_cpu_dot_amx;
     }
+#endif
     if (!dev->by_library && dev->isa == CPU_AVX512_BF16 && dev->fast_vdpbf16 &&
         !sw_cpu_dnnl_takes(dev, SW_BF16)) {
         return &sw_cpu_dot_avx512bf16;

@@ -84,9 +84,11 @@ static const struct pair {
     enum cpu_isa needs;
     const struct cpu_dot_kernel *kernel, *model;
 } pairs[] = {
-#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AMX)
+#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AVX512)
     {CPU_AVX512_BF16, &sw_cpu_dot_avx512bf16, &sw_cpu_dot_avx512bf16_model},
+#if !defined(SPILLWAY_WITHOUT_AMX)
     {CPU_AMX_BF16, &sw_cpu_dot_amx, &sw_cpu_dot_amx_model},
+#endif
 #endif
     {CPU_PORTABLE, &sw_cpu_dot_amx_model, &sw_cpu_dot_amx_model},
     {CPU_PORTABLE, &sw_cpu_dot_avx512bf16_model, &sw_cpu_dot_avx512bf16_model},
