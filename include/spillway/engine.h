@@ -83,10 +83,12 @@ enum { SW_DEFAULT_TOKENS = 1024 }; /* default limit of tokens per row; contexts 
 
 /* The rows of a micro-batch, for a model with a path. */
 struct sw_engine_inputs {
-    int64_t seq_len;     /* T; 0 = the model's context, at most most_tokens */
-    int64_t most_tokens; /* limit of T if seq_len is 0; 0 = SW_DEFAULT_TOKENS */
-    int64_t target_len;  /* target tokens of an encoder-decoder; 0 = T */
-    bool mask;           /* decoders take an attention_mask, too, as encoders do anyway */
+    int64_t seq_len; /* T; 0 = the model's context, at most most_tokens */
+    /* limit of T if seq_len is 0, rounded up to a multiple of the context axis; 0 =
+     * SW_DEFAULT_TOKENS */
+    int64_t most_tokens;
+    int64_t target_len; /* target tokens of an encoder-decoder; 0 = T */
+    bool mask;          /* decoders take an attention_mask, too, as encoders do anyway */
 };
 
 /* Where and how the engine runs. */

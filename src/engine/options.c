@@ -51,10 +51,12 @@ static sw_status check_task(const struct sw_engine *e, const struct sw_engine_op
     return SW_OK;
 }
 
+/* context: size of that axis, which divides the tokens of a row */
 static sw_status size_texts(const struct sw_engine_options *o, const struct sw_model *model,
-                            struct engine_sizes *out)
+                            int64_t context, struct engine_sizes *out)
 {
-    const int64_t most = o->inputs.most_tokens > 0 ? o->inputs.most_tokens : SW_DEFAULT_TOKENS;
+    const int64_t asked = o->inputs.most_tokens > 0 ? o->inputs.most_tokens : SW_DEFAULT_TOKENS;
+    const int64_t most = sw_ceil_div(asked, context) * context;
     out->tokens = o->inputs.seq_len > 0 ? o->inputs.seq_len : sw_min_i64(model->max_tokens, most);
     if (out->tokens > model->max_tokens && !model->is_endless) {
         return SW_FAIL(SW_E_CONFIG, "sequence length %lld: the model has positions for %lld tokens",
@@ -91,7 +93,7 @@ sw_status sw_engine_open_source(struct sw_engine *e)
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
     SW_TRY(sw_weights_open(&e->weights));
-    SW_TRY(size_texts(o, e->weights.model, &e->sizes));
+    SW_TRY(size_texts(o, e->weights.model, e->config->parallel.context, &e->sizes));
     if (o->model.vocab_size > e->weights.model->vocab) {
         return SW_FAIL(SW_E_CONFIG,
                        "the tokenizer has %lld tokens and the model a vocabulary of %lld",

@@ -57,8 +57,9 @@ sw_value sw_part_in(struct sw_part_pass *p, sw_value v, const struct sw_spread *
 /* Adds an exchange of x, a value of this rank's graph. dim: of the parts, if one of both is CUT */
 sw_value sw_part_change(struct sw_part_pass *p, enum sw_spread_kind from, sw_value x,
                         enum sw_spread_kind to, int dim);
-/* Adds an exchange by which parts along `dim` become parts along `to_dim`. */
-sw_value sw_part_turn(struct sw_part_pass *p, sw_value x, int dim, int to_dim);
+/* Adds an exchange by which parts along `dim` become parts along `to_dim`. Dimension 1 of all ranks
+ * together has so many tokens; a last part that has fewer than the others is padded. */
+sw_value sw_part_turn(struct sw_part_pass *p, sw_value x, int dim, int to_dim, int64_t tokens);
 
 /* ---- part_ops.c ---- */
 

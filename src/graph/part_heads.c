@@ -44,14 +44,14 @@ struct heads {
 
 /* Packed q, k, v of a rank's tokens become those of its heads in one exchange, if they have equally
  * many. */
-static sw_value turn_packed(struct sw_part_pass *p, sw_value x)
+static sw_value turn_packed(struct sw_part_pass *p, sw_value x, int64_t tokens)
 {
     struct sw_graph *g = p->out;
     const struct sw_shape shape = g->values[x].shape;
     const int64_t width = shape.dims[2] / 3, n = p->ranks.n;
     const struct sw_shape parts = SW_SHAPE(shape.dims[0], shape.dims[1], 3, n, width / n);
     const sw_value by_rank = sw_transpose(g, sw_reshape(g, x, parts), 2, 3);
-    return sw_part_turn(p, sw_reshape(g, by_rank, shape), 1, 2);
+    return sw_part_turn(p, sw_reshape(g, by_rank, shape), 1, 2, tokens);
 }
 
 /* Takes heads from a value that all ranks have, such as the mean of the tokens. */
@@ -84,7 +84,7 @@ static void take_separate(struct sw_part_pass *p, const struct sw_op *op, int64_
         out->in[i] =
             sw_part_is_cut_along(p, v, 1)
                 ? sw_part_turn(p, repeat_heads(p->out, p->forms[v].at[SW_SPREAD_CUT], heads, n), 1,
-                               2)
+                               2, sw_part_info(p, v)->shape.dims[1])
                 : heads_of_all(p, v, heads, n);
         out->whole.in[i].shape.dims[2] *= n;
     }
@@ -106,7 +106,7 @@ static void unpack(struct sw_part_pass *p, const struct sw_op *op, int64_t copie
     for (int i = 0; i < 3; i++) {
         const int64_t heads = i == 0 ? attrs->heads : attrs->kv_heads, n = i == 0 ? 1 : copies;
         const sw_value part = sw_slice(p->out, x, 2, start, heads * width);
-        out->in[i] = sw_part_turn(p, repeat_heads(p->out, part, heads, n), 1, 2);
+        out->in[i] = sw_part_turn(p, repeat_heads(p->out, part, heads, n), 1, 2, qkv.shape.dims[1]);
         out->whole.in[i] = qkv;
         out->whole.in[i].shape.dims[2] = heads * width * n;
         start += heads * width;
@@ -124,7 +124,8 @@ static void take_heads(struct sw_part_pass *p, const struct sw_op *op,
         take_separate(p, op, copies, out);
     } else if (attrs->heads == attrs->kv_heads) {
         out->n_made = 1;
-        out->in[0] = turn_packed(p, p->forms[op->in[0]].at[SW_SPREAD_CUT]);
+        out->in[0] =
+            turn_packed(p, p->forms[op->in[0]].at[SW_SPREAD_CUT], desc->in[0].shape.dims[1]);
     } else {
         unpack(p, op, copies, out);
     }
@@ -169,7 +170,7 @@ static void attend(struct sw_part_pass *p, struct heads *h)
     }
     sw_part_add_op(p, &h->op, &part, in);
     if (p->out->status >= 0) {
-        sw_part_set(p, o, &back, sw_part_turn(p, p->forms[o].at[SW_SPREAD_CUT], 2, 1));
+        sw_part_set(p, o, &back, sw_part_turn(p, p->forms[o].at[SW_SPREAD_CUT], 2, 1, tokens));
     }
 }
 
@@ -187,10 +188,11 @@ bool sw_part_by_attention(struct sw_part_pass *p, const struct sw_op *op,
         return true; /* queries that see the same keys, of which all ranks have all */
     }
     if (!sw_part_is_cut_along(p, op->in[0], 1)) {
-        sw_graph_fail(p->out, SW_E_UNSUP,
-                      "attention in %s: its queries do not come from rows of ids that the %d "
-                      "ranks of the context axis divide",
-                      scope, p->ranks.n);
+        sw_graph_fail(
+            p->out, SW_E_UNSUP,
+            "attention in %s: its queries do not come from rows of ids, or of patches, that "
+            "the %d ranks of the context axis cut",
+            scope, p->ranks.n);
     } else if (attrs->heads % p->ranks.n != 0) {
         sw_graph_fail(p->out, SW_E_UNSUP,
                       "attention in %s: %lld heads do not divide by %d ranks of the context axis",

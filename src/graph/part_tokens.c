@@ -88,7 +88,64 @@ static bool from_ids(struct sw_part_pass *p, const struct sw_op *op, const struc
     return true;
 }
 
-/* The op works on some columns of all tokens: the mean of tokens, or one of them. */
+static bool is_in_block(const struct sw_graph *g, int32_t scope)
+{
+    while (scope > 0 && !g->scopes[scope].is_block) {
+        scope = g->scopes[scope].parent;
+    }
+    return scope > 0;
+}
+
+static bool has_ids(const struct sw_graph *g)
+{
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (g->ops[i].kind == SW_OP_EMBEDDING) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Without ids all ranks make the patches of pictures, and the first block cuts them. */
+static bool of_patches(struct sw_part_pass *p, const struct sw_op *op,
+                       const struct sw_op_desc *desc)
+{
+    struct sw_op_part part;
+    if (op->n_in == 0 || desc->in[0].shape.rank != 3 || !is_in_block(p->g, op->scope) ||
+        has_ids(p->g)) {
+        return false;
+    }
+    const struct sw_spread tokens = sw_spread_cut(1, desc->in[0].shape.dims[1], p->ranks.n);
+    if (!sw_part_of_tokens(p, op, desc, 0, &tokens, &part)) {
+        return false;
+    }
+    sw_part_emit(p, op, &part);
+    return true;
+}
+
+/* One token of each row: each rank gives the one at this place of its part. */
+static bool by_place(struct sw_part_pass *p, const struct sw_op *op, const struct sw_op_desc *desc)
+{
+    const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
+    const struct sw_view_attrs *attrs = &op->attrs.view;
+    if (op->kind != SW_OP_VIEW || attrs->kind != SW_VIEW_SLICE || attrs->dim != 1 ||
+        desc->in[0].shape.rank != 3 || desc->out[0].shape.dims[1] != 1 ||
+        !sw_part_is_cut_along(p, op->in[0], 1)) {
+        return false;
+    }
+    const int64_t each = sw_ceil_div(desc->in[0].shape.dims[1], p->ranks.n);
+    const sw_value mine =
+        sw_slice(p->out, p->forms[op->in[0]].at[SW_SPREAD_CUT], 1, attrs->start % each, 1);
+    const sw_value all =
+        sw_part_change(p, SW_SPREAD_CUT, sw_graph_dense(p->out, mine), SW_SPREAD_WHOLE, 1);
+    const sw_value token = sw_slice(p->out, all, 1, attrs->start / each, 1);
+    if (p->out->status >= 0) {
+        sw_part_set(p, op->out[0], &whole, token);
+    }
+    return true;
+}
+
+/* The op works on some columns of all tokens: the mean of tokens, or one of each row. */
 static bool by_columns(struct sw_part_pass *p, const struct sw_op *op,
                        const struct sw_op_desc *desc)
 {
@@ -151,9 +208,9 @@ void sw_part_take_tokens(struct sw_part_pass *p, const struct sw_op *op,
                          const struct sw_op_desc *desc)
 {
     if (!across(p, op, desc) && !sw_part_by_attention(p, op, desc) &&
-        !sw_part_by_heads(p, op, desc) && !from_ids(p, op, desc) &&
-        !sw_part_along_tokens(p, op, desc) && !by_columns(p, op, desc) &&
-        !sw_part_by_copies(p, op)) {
+        !sw_part_by_heads(p, op, desc) && !from_ids(p, op, desc) && !by_place(p, op, desc) &&
+        !sw_part_along_tokens(p, op, desc) && !of_patches(p, op, desc) &&
+        !by_columns(p, op, desc) && !sw_part_by_copies(p, op)) {
         sw_part_on_all(p, op);
     }
 }

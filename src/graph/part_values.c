@@ -154,6 +154,14 @@ void sw_part_leaves(struct sw_part_pass *p)
 
 /* ---- spreads of a value ---- */
 
+/* Tokens may be cut unevenly: a last part that has fewer is padded. */
+static bool may_pad(const struct sw_part_pass *p, sw_value v, const struct sw_spread *want)
+{
+    const struct sw_value_info *info = sw_part_info(p, v);
+    return p->ranks.tokens && want->split.dim == 1 && info->shape.rank == 3 &&
+           sw_dtype_is_float(info->dtype);
+}
+
 bool sw_part_can(struct sw_part_pass *p, sw_value v, const struct sw_spread *want)
 {
     if (is_cache(sw_part_info(p, v)) && !p->forms[v].is_made) {
@@ -169,7 +177,7 @@ bool sw_part_can(struct sw_part_pass *p, sw_value v, const struct sw_spread *wan
     case SW_SPREAD_CUT:
         return (f->at[SW_SPREAD_CUT] >= 0 && sw_spread_equal(&f->cut, want)) ||
                (may_gather && want->parts == p->ranks.n && want->split.n_groups == 1 &&
-                sw_spread_is_even(want));
+                (sw_spread_is_even(want) || may_pad(p, v, want)));
     default:
         return may_gather;
     }
@@ -194,11 +202,27 @@ sw_value sw_part_change(struct sw_part_pass *p, enum sw_spread_kind from, sw_val
     return sw_graph_exchange(p->out, x, &attrs);
 }
 
-sw_value sw_part_turn(struct sw_part_pass *p, sw_value x, int dim, int to_dim)
+/* x, with its first tokens again as padding, so that the ranks divide dimension 1. No op reads the
+ * padding but those that make more of it, so its gradients are zeros. */
+static sw_value pad(struct sw_part_pass *p, sw_value x, int64_t tokens)
+{
+    const int64_t n = sw_ceil_div(tokens, p->ranks.n) * p->ranks.n - tokens;
+    if (n == 0 || x < 0) {
+        return x;
+    }
+    const sw_value both[2] = {sw_graph_dense(p->out, x),
+                              sw_graph_dense(p->out, sw_slice(p->out, x, 1, 0, n))};
+    return sw_concat(p->out, both, 2, 1);
+}
+
+sw_value sw_part_turn(struct sw_part_pass *p, sw_value x, int dim, int to_dim, int64_t tokens)
 {
     struct sw_exchange_attrs attrs = exchange_of(p, SW_SPREAD_CUT, SW_SPREAD_CUT, dim);
     attrs.to_dim = to_dim;
-    return sw_graph_exchange(p->out, x, &attrs);
+    x = sw_graph_exchange(p->out, to_dim == 1 ? pad(p, x, tokens) : x, &attrs);
+    return dim == 1 && tokens % p->ranks.n != 0
+               ? sw_graph_dense(p->out, sw_slice(p->out, x, 1, 0, tokens))
+               : x;
 }
 
 static sw_value make_whole(struct sw_part_pass *p, sw_value v)
@@ -223,17 +247,23 @@ static sw_value make_cut(struct sw_part_pass *p, sw_value v, const struct sw_spr
 {
     const struct sw_spread whole = sw_spread_of(SW_SPREAD_WHOLE);
     const struct sw_part_form *f = &p->forms[v];
+    const struct sw_shape *shape = &sw_part_info(p, v)->shape;
+    const int64_t tokens = may_pad(p, v, want) ? shape->dims[1] : 0;
     const int dim = want->split.dim;
     if (p->ranks.tokens && f->native.kind == SW_SPREAD_CUT && f->at[SW_SPREAD_WHOLE] < 0) {
-        return sw_part_turn(p, f->at[SW_SPREAD_CUT], f->cut.split.dim, dim);
+        return sw_part_turn(p, f->at[SW_SPREAD_CUT], f->cut.split.dim, dim,
+                            shape->rank == 3 ? shape->dims[1] : 0);
     }
     if (f->native.kind == SW_SPREAD_SUM && f->at[SW_SPREAD_WHOLE] < 0) {
-        return sw_part_change(p, SW_SPREAD_SUM, f->at[SW_SPREAD_SUM], SW_SPREAD_CUT, dim);
+        return sw_part_change(p, SW_SPREAD_SUM, pad(p, f->at[SW_SPREAD_SUM], tokens), SW_SPREAD_CUT,
+                              dim);
     }
     if (f->at[SW_SPREAD_WHOLE] < 0 && f->at[SW_SPREAD_COPIED] >= 0) {
-        return sw_part_change(p, SW_SPREAD_COPIED, f->at[SW_SPREAD_COPIED], SW_SPREAD_CUT, dim);
+        return sw_part_change(p, SW_SPREAD_COPIED, pad(p, f->at[SW_SPREAD_COPIED], tokens),
+                              SW_SPREAD_CUT, dim);
     }
-    return sw_part_change(p, SW_SPREAD_WHOLE, sw_part_in(p, v, &whole), SW_SPREAD_CUT, dim);
+    return sw_part_change(p, SW_SPREAD_WHOLE, pad(p, sw_part_in(p, v, &whole), tokens),
+                          SW_SPREAD_CUT, dim);
 }
 
 sw_value sw_part_in(struct sw_part_pass *p, sw_value v, const struct sw_spread *want)

@@ -18,7 +18,9 @@ const char *sw_list_divisors(int64_t n, char *buf, size_t cap)
 }
 
 /* True if all ranks have equally many key heads, or if equally many ranks share each. Packed heads
- * are not shared. */
+ * are not shared: a rank's part of the packed matrix would have queries of its own and keys of
+ * others, so its gradient, its share of norms and its owner in files would differ within the part.
+ * No model family packs fewer key heads than query heads. */
 static bool divides_keys(const struct sw_attention_attrs *a, int64_t ranks)
 {
     return a->kv_heads % ranks == 0 || (!a->packed && ranks % a->kv_heads == 0);

@@ -61,8 +61,11 @@ static int ranks_of(const struct job *job)
     return job->data * job->context * job->tensor * job->pipe;
 }
 
+enum { PIXELS = 3 * 8 * 8 }; /* of a picture */
+
 struct row_data {
     int32_t ids[B * T], labels[B * T], mask[B * T], segments[B * T], positions[B * T];
+    float pixels[B * PIXELS];
 };
 
 static void fill(const struct job *job, int64_t first, struct row_data *out)
@@ -76,6 +79,11 @@ static void fill(const struct job *job, int64_t first, struct row_data *out)
         out->segments[i] = t / 5; /* the second document begins in the middle of a part */
         out->positions[i] = t % 5;
     }
+    for (int i = 0; i < B * PIXELS && job->model == vit_path; i++) {
+        const uint64_t drawn = sw_philox_u64(9, 2, (uint64_t)(first * PIXELS + i));
+        out->pixels[i] = (float)(drawn % 1000) / 500 - 1;
+        out->labels[i % B] = (int32_t)(drawn % 3);
+    }
 }
 
 /* Lists the tensors of a micro-batch; returns their number. */
@@ -84,6 +92,12 @@ static int list_tensors(const struct job *job, struct row_data *rows, struct sw_
     const struct sw_shape shape = SW_SHAPE(B, T), classes = SW_SHAPE(B);
     const bool is_class = job->model == classes_path;
     int n = 0;
+    if (job->model == vit_path) {
+        out[0] =
+            (struct sw_tensor){"pixel_values", {rows->pixels, SW_F32, SW_SHAPE(B, 3, 8, 8), {0}}};
+        out[1] = (struct sw_tensor){"labels", {rows->labels, SW_I32, classes, {0}}};
+        return 2;
+    }
     out[n++] = (struct sw_tensor){"input_ids", {rows->ids, SW_I32, shape, {0}}};
     out[n++] =
         (struct sw_tensor){"labels", {rows->labels, SW_I32, is_class ? classes : shape, {0}}};
@@ -298,6 +312,7 @@ static void losses_follow_those_of_one_rank(void **state)
     follow_one_rank((struct job){.model = odd_path}, two_and_four);
     follow_one_rank((struct job){.model = shared_path}, two_and_four);
     follow_one_rank((struct job){.model = classes_path}, two_and_four);
+    follow_one_rank((struct job){.model = vit_path}, two_and_four); /* 5 tokens */
     follow_one_rank((struct job){.model = "gpt2-tiny"}, two);
     follow_one_rank((struct job){.model = "t5-tiny"}, two);
 }
@@ -370,9 +385,26 @@ static void check_bytes(const char *model, int c, int64_t widths)
     clear(&job);
 }
 
+/* The first token of each row is taken where it lies: each rank sends one token of a row to each
+ * other one, and its gradient needs no exchange. Parts of 5 tokens are padded to 6 and 8. */
+static void check_bytes_of_classes(const char *model, int c, int64_t tokens)
+{
+    const int64_t layers = 2, width = 12, w = sizeof(float), each = (tokens + c - 1) / c;
+    struct job job = {model, .context = c, .stage = 1};
+    run(&job);
+    assert_int_equal(job.sent[SW_VERB_ALL_GATHER], (c - 1) * B * width * w);
+    assert_int_equal(job.sent[SW_VERB_ALL_TO_ALL],
+                     layers * 2 * (c - 1) * B * each * 4 * width * w / c);
+    assert_int_equal(job.counted, job.planned);
+    clear(&job);
+}
+
 static void bytes_are_those_of_the_formula(void **state)
 {
     (void)state;
+    check_bytes_of_classes(classes_path, 2, T);
+    check_bytes_of_classes(vit_path, 2, 5);
+    check_bytes_of_classes(vit_path, 4, 5);
     check_bytes(odd_path, 2, 4 * 12); /* 4 heads of 3 */
     check_bytes(odd_path, 4, 4 * 12);
     check_bytes(shared_path, 2, 2 * 16 + 2 * 8);  /* 4 heads and 2 key heads of 4 */
@@ -402,6 +434,11 @@ static void tensor_and_pipe_train_beside_it(void **state)
     run(&without);
     assert_same(&stages, &without);
     near_one_rank((struct job){odd_path, .data = 1, .context = 2, .tensor = 2, .pipe = 2}, &one);
+    struct job pictures = {.model = vit_path};
+    run(&pictures);
+    near_one_rank((struct job){vit_path, .data = 1, .context = 2, .tensor = 2, .pipe = 2},
+                  &pictures);
+    clear(&pictures);
     clear(&without);
     clear(&stages);
     clear(&shared);
@@ -451,7 +488,7 @@ static void what_is_not_cut_is_refused_by_name(void **state)
         {odd_path, 3, {"spillway.mesh.context 3", "8 tokens", "multiple of 3 tokens"}},
         {odd_path, 8, {"tensor 1 x context 8", "4 heads", "ring attention"}},
         {lstm_path, 2, {"spillway.mesh.context 2", "LSTM", "data"}},
-        {vit_path, 2, {"rows of ids", "2 ranks of the context axis", "attention in"}},
+        {vit_path, 8, {"tensor 1 x context 8", "4 heads", "ring attention"}},
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(refused); i++) {
@@ -482,6 +519,64 @@ static int set_up(void **state)
     put_model(lstm_path, "lstm.json", lstm_json);
     put_model(vit_path, "vit.json", vit_json);
     return 0;
+}
+
+/* ---- vectors of texts ---- */
+
+enum { MOST = 7 }; /* tokens of the longest line */
+static float vectors[2][B * 12];
+static int64_t row_tokens;
+
+static sw_status embed_rows(void *ctx, sw_comm *comm)
+{
+    float *out = ctx, others[B * 12];
+    char config[128];
+    const int ranks = comm ? sw_comm_size(comm) : 1;
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": %d, \"spillway\": {\"mesh\": {\"context\": %d}}}", B,
+        ranks);
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = classes_path,
+                                              .inputs.most_tokens = MOST,
+                                              .run.comm = comm,
+                                              .seed = 5,
+                                              .embed.wanted = true};
+    const struct sw_embed_options how = {.pool = SW_POOL_MEAN};
+    int32_t ids[B * T] = {0}, mask[B * T] = {0};
+    sw_engine *e = NULL;
+    SW_TRY(sw_initialize(&options, &e));
+    const int64_t tokens = sw_engine_seq_len(e);
+    for (int i = 0; i < B * MOST; i++) {
+        const int64_t at = i / MOST * tokens + i % MOST;
+        ids[at] = i % V;
+        mask[at] = 1;
+    }
+    const struct sw_shape shape = SW_SHAPE(B, tokens);
+    const struct sw_tensor tensors[] = {{"input_ids", {ids, SW_I32, shape, {0}}},
+                                        {"attention_mask", {mask, SW_I32, shape, {0}}}};
+    const bool leads = e->world.rank == 0;
+    row_tokens = leads ? tokens : row_tokens;
+    const sw_status st = sw_embed(e, &(struct sw_batch){tensors, 2}, &how, leads ? out : others);
+    sw_close(e);
+    return st;
+}
+
+/* Rows as long as the longest line are rounded up to what the ranks divide; padding has no part in
+ * a vector. */
+static void rows_of_odd_lines_are_embedded(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        if (sw_threads_run(k + 1, 60, embed_rows, vectors[k]) < 0) {
+            fail_msg("%d ranks: %s", k + 1, sw_error_message());
+        }
+        assert_int_equal(row_tokens, MOST + k);
+    }
+    for (int i = 0; i < B * 12; i++) {
+        assert_true(fabsf(vectors[1][i] - vectors[0][i]) <= 1e-5F * (1 + fabsf(vectors[0][i])));
+    }
+    assert_true(vectors[0][0] != 0);
 }
 
 /* ---- gradients ---- */
@@ -569,7 +664,7 @@ static void gradients_are_those_of_one_rank(void **state)
 {
     static const int meshes[][3] = {/* context, tensor, stage */ {2, 1, 0}, {1, 2, 3}, {2, 2, 2}};
     static struct gradients one, cut;
-    const char *const models[] = {odd_path, shared_path, classes_path};
+    const char *const models[] = {odd_path, shared_path, classes_path, vit_path};
     (void)state;
     for (size_t m = 0; m < SW_LEN(models); m++) {
         struct job alone = {models[m], 1, 1, 1, 1, .stage = 0};
@@ -596,6 +691,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(bytes_are_those_of_the_formula),
     cmocka_unit_test(tensor_and_pipe_train_beside_it),
     cmocka_unit_test(checkpoints_load_on_other_meshes),
+    cmocka_unit_test(rows_of_odd_lines_are_embedded),
     cmocka_unit_test(gradients_are_those_of_one_rank),
     cmocka_unit_test(what_is_not_cut_is_refused_by_name),
 };
