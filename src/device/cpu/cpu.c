@@ -340,7 +340,7 @@ static void name_kernel_set(struct cpu_device *cpu)
     }
     char more[96];
     const struct cpu_dot_kernel *dots = sw_cpu_dot_kernel(cpu);
-    const char *bf16 = dots ? dots->name : cpu->native_bf16 ? "native" : "converted";
+    const char *bf16 = dots ? dots->name : cpu->isa >= CPU_AVX512_BF16 ? "native" : "converted";
     sw_cpu_fast_describe(cpu, more, sizeof more);
     snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s%s bf16:%s%s%s",
              sw_cpu_isa_name(cpu->isa), FAST_ROWS,
@@ -354,7 +354,6 @@ void sw_cpu_use(struct cpu_device *cpu, enum cpu_isa found, bool amx_bf16,
 {
     cpu->isa = limit && *limit < found ? *limit : found;
     cpu->is_limited = limit && (*limit < found || (amx_bf16 && *limit < CPU_AMX_BF16));
-    cpu->native_bf16 = cpu->isa >= CPU_AVX512_BF16;
     cpu->has_amx_bf16 = amx_bf16 && sw_cpu_dnnl_takes(cpu, SW_BF16);
     name_kernel_set(cpu);
 }

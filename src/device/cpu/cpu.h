@@ -29,7 +29,6 @@ struct cpu_device {
     enum cpu_isa isa;  /* newest to use */
     bool is_limited;   /* the processor has a newer set */
     bool has_amx_bf16; /* oneDNN's bf16 products may use AMX */
-    bool native_bf16;  /* oneDNN's bf16 products do not convert */
     bool by_library;   /* products by oneDNN, not by own dot-product kernels */
     bool fast_vdpbf16; /* VDPBF16PS does more than two fused multiply-adds of fp32 */
     char kernel_set[192];

@@ -178,7 +178,7 @@ static bool open_primitive(struct product *p, const struct cpu_gemm *g)
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype)
 {
     return dev->isa > CPU_AVX2 && !dev->is_limited &&
-           (dtype == SW_F32 || (dtype == SW_BF16 && dev->native_bf16));
+           (dtype == SW_F32 || (dtype == SW_BF16 && dev->isa >= CPU_AVX512_BF16));
 }
 
 /* A generous estimate of what oneDNN maps for the code and tables of one primitive. */

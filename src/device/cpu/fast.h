@@ -437,6 +437,14 @@ static inline bool cpu_is_fast_float(enum sw_dtype dtype)
     return dtype == SW_F32 || dtype == SW_BF16 || dtype == SW_F16;
 }
 
+/* The size of equal parts of `whole`, multiples of `unit` and at most about `most`; at least one
+ * unit. */
+static inline int64_t cpu_even_part(int64_t whole, int64_t most, int64_t unit)
+{
+    const int64_t n = sw_max_i64(1, sw_ceil_div(whole, most));
+    return sw_max_i64(1, sw_ceil_div(sw_ceil_div(whole, n), unit)) * unit;
+}
+
 static inline bool cpu_has_output(const struct sw_op_desc *desc, int i)
 {
     return i < desc->op->n_out && desc->out[i].shape.rank >= 0;

@@ -163,11 +163,6 @@ struct cuts {
     bool dq, dkv, dbias;   /* wanted gradients; dbias is made with dq */
 };
 
-static bool is_there(const struct sw_op_desc *desc, int i_out)
-{
-    return i_out < desc->op->n_out && desc->out[i_out].shape.rank >= 0;
-}
-
 /* ---- forward ---- */
 
 /* A worker packs a block of keys once for the columns of an item. */
@@ -276,7 +271,7 @@ static const struct sw_view *bias_gradient(const struct sw_op_desc *desc)
 {
     const struct sw_attention_attrs *attrs = &desc->op->attrs.attention;
     const int k = sw_attention_bias_output(attrs);
-    return attrs->has_bias && is_there(desc, k) ? &desc->out[k] : NULL;
+    return attrs->has_bias && cpu_has_output(desc, k) ? &desc->out[k] : NULL;
 }
 
 static struct cuts cuts_of(const struct cpu_attention_kernel *kernel, const struct operands *o,
@@ -287,8 +282,8 @@ static struct cuts cuts_of(const struct cpu_attention_kernel *kernel, const stru
     const int64_t samples = dbias && o->bias_batch == 0 ? o->batch : 1;
     struct cuts c = {.pairs = o->batch / samples * o->kv_heads,
                      .samples = samples,
-                     .dq = is_there(o->desc, 0) || dbias,
-                     .dkv = packed || is_there(o->desc, 1) || is_there(o->desc, 2),
+                     .dq = cpu_has_output(o->desc, 0) || dbias,
+                     .dkv = packed || cpu_has_output(o->desc, 1) || cpu_has_output(o->desc, 2),
                      .dbias = dbias};
     c.keys = c.dkv ? sw_ceil_div(o->s, kernel->key_block) : 0;
     c.queries = c.dq ? group_of(o) * sw_ceil_div(o->t, kernel->query_block) : 0;

@@ -19,11 +19,6 @@ INLINE void store_pair(enum sw_dtype dtype, void *to, int64_t j, __mmask32 in, v
     _mm512_mask_storeu_epi16((uint16_t *)to + j, in, (__m512i)both);
 }
 
-INLINE vf widen_half(__m256i x)
-{
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16);
-}
-
 /* Adds the bias of 32 columns. */
 INLINE void add_bias(const struct cpu_epilogue *e, int64_t j, __mmask32 in, vf x[2])
 {
@@ -34,8 +29,8 @@ INLINE void add_bias(const struct cpu_epilogue *e, int64_t j, __mmask32 in, vf x
         return;
     }
     const __m512i bias = _mm512_maskz_loadu_epi16(in, (const uint16_t *)e->bias + j);
-    x[0] += widen_half(_mm512_castsi512_si256(bias));
-    x[1] += widen_half(_mm512_extracti64x4_epi64(bias, 1));
+    x[0] += vf_from_bf16((vh)_mm512_castsi512_si256(bias));
+    x[1] += vf_from_bf16((vh)_mm512_extracti64x4_epi64(bias, 1));
 }
 
 INLINE void row_of(const struct cpu_epilogue *e, enum sw_dtype dtype, enum sw_act act,

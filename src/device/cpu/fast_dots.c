@@ -15,13 +15,6 @@ enum { RESIDENT_BYTES = 1280 << 10 }; /* most of the packed columns of an item w
 enum { SHARED_BYTES = 8 << 20 };      /* limit of what is packed for all items */
 enum { ALIASING_BYTES = 4096 };       /* rows so far apart share sets of the L1 cache */
 
-/* Edges are equal to within a unit. */
-static int64_t even_edge(int64_t whole, int64_t edge, int64_t unit)
-{
-    const int64_t n = sw_max_i64(1, sw_ceil_div(whole, edge));
-    return sw_max_i64(1, sw_ceil_div(sw_ceil_div(whole, n), unit)) * unit;
-}
-
 /* Relative time. An item first loads its columns and its rows from the L3 cache or from memory,
  * which takes as long as multiplying with about 96 rows or columns. At the end some threads wait
  * for others. */
@@ -48,8 +41,8 @@ static void choose_blocks(struct cpu_dots *d, int64_t threads)
     d->nb = sw_max_i64(d->nb, DOT_PART);
     for (size_t i = 0; i < SW_LEN(edges); i++) {
         for (size_t j = 0; j < SW_LEN(edges); j++) {
-            now.mb = even_edge(d->whole.m, edges[i], DOT_EDGE);
-            now.nb = nb > 0 ? nb : even_edge(d->whole.n, edges[j], DOT_PART);
+            now.mb = cpu_even_part(d->whole.m, edges[i], DOT_EDGE);
+            now.nb = nb > 0 ? nb : cpu_even_part(d->whole.n, edges[j], DOT_PART);
             const double time = cost(&now, threads);
             if (fits(&now) && (best == 0 || time < best)) {
                 best = time;

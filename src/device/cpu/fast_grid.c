@@ -48,13 +48,6 @@ sw_status sw_cpu_product_open_own(const struct cpu_device *dev, const struct cpu
 
 enum { MAX_BLOCK_ELEMS = 128 * 1024 }; /* half a megabyte of f32: a block stays in the L2 cache */
 
-/* Block edges are equal to within `unit`, so that no block is much smaller than the others. */
-static int64_t even_edge(int64_t whole, int64_t edge, int64_t unit)
-{
-    const int64_t n = sw_ceil_div(whole, edge);
-    return sw_min_i64(whole, sw_ceil_div(sw_ceil_div(whole, n), unit) * unit);
-}
-
 /* Relative time of the whole product with these blocks. Packing an operand costs about as much as
  * multiplying 12 columns of a block. With few blocks some of 2, 4, 8 or 16 threads idle at the end;
  * more common counts weigh more. The machine's own thread count is deliberately ignored: the bits
@@ -94,8 +87,9 @@ static void choose_blocks(struct cpu_grid *grid, const struct cpu_device *dev, b
     double best = 0;
     for (size_t i = 0; i < SW_LEN(edges); i++) {
         for (size_t j = 0; j < SW_LEN(edges); j++) {
-            const int64_t mb = even_edge(m, edges[i], own ? tile[CPU_LEFT] : 16);
-            const int64_t nb = even_edge(n, edges[j], own ? tile[CPU_RIGHT] : 16);
+            const int64_t mb = sw_min_i64(m, cpu_even_part(m, edges[i], own ? tile[CPU_LEFT] : 16));
+            const int64_t nb =
+                sw_min_i64(n, cpu_even_part(n, edges[j], own ? tile[CPU_RIGHT] : 16));
             if (mb * nb > MAX_BLOCK_ELEMS) {
                 continue;
             }

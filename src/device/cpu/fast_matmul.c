@@ -26,17 +26,12 @@ struct matmul {
     struct cpu_panels panels; /* if has_panels; else each block packs its own operands */
 };
 
-static bool has_output(const struct sw_op_desc *desc, int i)
-{
-    return i < desc->op->n_out && desc->out[i].shape.rank >= 0;
-}
-
 static bool takes(const struct sw_op_desc *desc)
 {
     const struct sw_view *a = &desc->in[0], *b = &desc->in[1];
-    return cpu_is_fast_float(a->dtype) && b->dtype == a->dtype && has_output(desc, 0) &&
+    return cpu_is_fast_float(a->dtype) && b->dtype == a->dtype && cpu_has_output(desc, 0) &&
            cpu_is_fast_float(desc->out[0].dtype) &&
-           (!has_output(desc, 1) || desc->out[1].dtype == desc->out[0].dtype) &&
+           (!cpu_has_output(desc, 1) || desc->out[1].dtype == desc->out[0].dtype) &&
            (!desc->op->attrs.matmul.has_bias || cpu_is_fast_float(desc->in[2].dtype));
 }
 
@@ -87,7 +82,7 @@ static void describe(const struct sw_op_desc *desc, struct matmul *out)
         .bias_dtype = attrs->has_bias ? desc->in[2].dtype : SW_F32,
     };
     out->in_place = out->out_dtype == SW_F32 && !attrs->has_bias && attrs->act == SW_ACT_NONE &&
-                    !has_output(desc, 1) && out->form != BY_DEPTH;
+                    !cpu_has_output(desc, 1) && out->form != BY_DEPTH;
 }
 
 /* Finds everything but the pieces that run. */

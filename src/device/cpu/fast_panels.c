@@ -24,13 +24,6 @@ static int64_t depths_of(const struct cpu_panels *p, int64_t terms)
     return sw_ceil_div(terms, p->vector->gemm_depth);
 }
 
-/* Splits `whole` into equal parts of at most `most`, multiples of `unit`. */
-static int64_t even_part(int64_t whole, int64_t most, int64_t unit)
-{
-    const int64_t n = sw_ceil_div(whole, most);
-    return sw_ceil_div(sw_ceil_div(whole, n), unit) * unit;
-}
-
 static bool cut_slabs(struct cpu_panels *p, int64_t most_elems)
 {
     const int64_t depth = p->vector->gemm_depth, n = p->whole.n;
@@ -40,9 +33,9 @@ static bool cut_slabs(struct cpu_panels *p, int64_t most_elems)
     if (p->in_place && columns * all * depth > most_elems) {
         depths = sw_max_i64(LEAST_DEPTHS, most_elems / columns / depth);
     }
-    p->slab_k = even_part(p->whole.k, depths * depth, depth);
+    p->slab_k = cpu_even_part(p->whole.k, depths * depth, depth);
     const int64_t blocks = most_elems / p->slab_k / p->nb;
-    p->slab_n = blocks > 0 ? even_part(n, blocks * p->nb, p->nb) : 0;
+    p->slab_n = blocks > 0 ? cpu_even_part(n, blocks * p->nb, p->nb) : 0;
     return blocks > 0;
 }
 

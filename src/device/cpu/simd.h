@@ -394,11 +394,11 @@ INLINE vi lanes_below(int64_t n)
 /* ---- functions ---- */
 
 /* 2^n e^r with x = n ln 2 + r, |r| <= ln 2 / 2. n is split in two, so that subnormal results and
- * the overflow to infinity need no special case. */
-INLINE vf vf_exp(vf x)
+ * the overflow to infinity need no special case. x is at most 89; NaN remains. */
+INLINE vf vf_exp_below(vf x)
 {
-    const float high = 89.0f, low = -104.0f, shift = 0x1.8p23f;
-    x = vf_max(vf_set(low), vf_min(vf_set(high), x));
+    const float low = -104.0f, shift = 0x1.8p23f;
+    x = vf_max(vf_set(low), x);
     const vf shifted = vf_fma(x, vf_set(0x1.715476p+0f), vf_set(shift));
     const vf whole = shifted - shift;
     vf r = vf_fma(whole, vf_set(-0x1.62e400p-1f), x);
@@ -415,6 +415,11 @@ INLINE vf vf_exp(vf x)
     const vf first = (vf)((half + 127) << 23), second = (vf)((n - half + 127) << 23);
     return p * first * second;
 #endif
+}
+
+INLINE vf vf_exp(vf x)
+{
+    return vf_exp_below(vf_min(vf_set(89.0f), x));
 }
 
 INLINE vf vf_tanh(vf x)
