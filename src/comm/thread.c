@@ -39,8 +39,9 @@ struct room {
         int rank;
         bool joined;
         double deadline_s;
-        const char *name; /* of this rank in its last exchange; NULL = "rank N" */
-        bool *received;   /* [size] by sender, for the present exchange */
+        const struct sw_exchange *present; /* its exchange; NULL = it is in none */
+        const char *name;                  /* of this rank in its last exchange; NULL = "rank N" */
+        bool *received;                    /* [size] by sender, for the present exchange */
     } * members;
     bool *received; /* [size, size] */
 };
@@ -92,6 +93,7 @@ static const struct sw_message *first_receive(const struct sw_exchange *x, int p
 static void show(struct member *m, const struct sw_exchange *x)
 {
     m->name = x->names ? x->names[m->rank] : NULL;
+    m->present = x;
     for (int r = 0; r < m->room->size; r++) {
         m->received[r] = !first_receive(x, r);
         if (first_send(x, r)) {
@@ -183,17 +185,54 @@ static void withdraw(struct member *m)
         }
         post->state = EMPTY;
     }
+    m->present = NULL;
+}
+
+/* An exchange in which a rank of the world waits; NULL = it waits for nobody. */
+static const struct member *find_waiting(const struct world *w, int rank)
+{
+    for (const struct room *room = w->rooms; room; room = room->next) {
+        for (int i = 0; i < room->size; i++) {
+            const struct member *m = &room->members[i];
+            for (int r = 0; room->ranks[i] == rank && m->present && r < room->size; r++) {
+                if (is_missing(m, r)) {
+                    return m;
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Lists the absent ranks of an exchange, each with those that it waits for itself: the last one of
+ * such a chain has stopped. seen: [ranks of the world] those that the text has */
+static void list_missing(const struct member *m, bool *seen, struct sw_str *out)
+{
+    const struct room *room = m->room;
+    for (int r = 0; r < room->size; r++) {
+        const int rank = room->ranks[r];
+        struct sw_str theirs = {0};
+        if (!is_missing(m, r)) {
+            continue;
+        }
+        const struct member *next = seen[rank] ? NULL : find_waiting(room->world, rank);
+        seen[rank] = true;
+        if (next) {
+            sw_str_puts(&theirs, "waits for ");
+            list_missing(next, seen, &theirs);
+        }
+        sw_comm_list_rank(out, m->present, r, next ? sw_str_text(&theirs) : NULL);
+        sw_str_fini(&theirs);
+    }
 }
 
 /* After the deadline: names the absent ranks. */
 static sw_status say_late(struct member *m, const struct sw_exchange *x)
 {
+    bool seen[SW_THREAD_RANKS_MAX] = {false};
     struct sw_str missing = {0};
-    for (int r = 0; r < m->room->size; r++) {
-        if (is_missing(m, r)) {
-            sw_comm_list_rank(&missing, x, r, NULL);
-        }
-    }
+    seen[m->room->ranks[m->rank]] = true;
+    list_missing(m, seen, &missing);
     const sw_status st = sw_comm_late(x, m->rank, m->deadline_s, &missing);
     end(m->room->world, sw_error_message());
     return st;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 3
-// Ranks that wait for each other in a chain, over TCP. If the last one stays away, the first one
+// Ranks that wait for each other in a chain, as threads and over TCP. If the last one stays away, the first one
 // names it. If it comes late, all goes on, and what they told each other meanwhile harms no
 // exchange.
 #include <stdio.h>
@@ -65,7 +65,7 @@ static sw_status stay_away(void *ctx, sw_comm *world)
     const sw_status st = meet(&links, rank);
     snprintf(message, sizeof message, "%s", sw_error_message());
     close_links(&links, true);
-    if (st != SW_E_PEER || !strstr(message, "pipe_03 (")) {
+    if (st != SW_E_PEER || !strstr(message, "pipe_03")) {
         return SW_FAIL(SW_E_FORMAT, "%s says: %s", names[rank], message);
     }
     return SW_OK;
@@ -74,6 +74,7 @@ static sw_status stay_away(void *ctx, sw_comm *world)
 static void the_end_of_a_chain_is_named(void **state)
 {
     (void)state;
+    test_ranks_succeed(WIRE_THREADS, RANKS, deadline_s, stay_away, NULL);
     test_ranks_succeed(WIRE_TCP, RANKS, deadline_s, stay_away, NULL);
 }
 
@@ -117,6 +118,7 @@ static sw_status come_late(void *ctx, sw_comm *world)
 static void who_comes_late_harms_nothing(void **state)
 {
     (void)state;
+    test_ranks_succeed(WIRE_THREADS, RANKS, deadline_s, come_late, NULL);
     test_ranks_succeed(WIRE_TCP, RANKS, deadline_s, come_late, NULL);
 }
 
