@@ -4,6 +4,10 @@
 // ranks in different operations find out instead of exchanging data. Payloads are split below 2^31
 // bytes.
 //
+// A rank that waits for another one may wait for a third, which has stopped. So each tells its
+// peers, before the deadline, for whom it waits, and when it does no more; an error then names the
+// last one of such a chain.
+//
 // Each group has its own tags. Invariant: one lock is held during each call of MPI, and no call
 // waits, so exchanges of different threads advance in turn.
 #include "comm/mpi/mpi.h"
@@ -18,7 +22,7 @@
 
 /* A group adds twice its number to the tags of its headers and payloads. MPI guarantees tags up to
  * 32767. */
-enum { TAG_ABORT = 1, TAG_HEADER, TAG_PAYLOAD, MOST_GROUPS = 16000 };
+enum { TAG_WAITS, TAG_ABORT, TAG_HEADER, TAG_PAYLOAD, MOST_GROUPS = 16000 };
 enum { MOST_BYTES = 1 << 30 }; /* per MPI message */
 enum { NO_REQUEST = -1 };
 
@@ -36,12 +40,22 @@ struct notice { /* announces that the sender cannot continue */
     char name[64], why[512];
 };
 
+struct wait { /* tells for whom the sender waits; empty = for nobody any more */
+    char whom[256];
+};
+
 /* Common to the transport of all ranks and those of groups. */
 struct job {
     const struct sw_mpi_module *module;
     pthread_mutex_t lock; /* of the module and all below */
     int rank, size;
-    char (*hosts)[64]; /* [size] */
+    char (*hosts)[64];    /* [size] */
+    struct wait *awaited; /* [size] as the ranks have told */
+    struct told {         /* [size] to a rank; a request is NO_REQUEST or in flight */
+        struct wait wait;
+        int request;
+    } * told;
+    int n_telling; /* exchanges that have told for whom they wait */
     struct notice notice;
     bool ended;         /* a rank cannot go on */
     double grace_until; /* until then the others hear and report it */
@@ -189,16 +203,97 @@ static int hear_notice(struct job *job)
     return code;
 }
 
-static sw_status say_late(const struct mpi *m, const struct sw_exchange *x)
+/* ---- chains of waits ---- */
+
+/* Hears for whom ranks wait. Returns an error of MPI, or 0. The lock is held. */
+static int hear_waits(struct job *job)
 {
-    struct sw_str missing = {0};
+    const struct sw_mpi_module *module = job->module;
+    int here = 1, peer = 0, request, code = 0;
+    while (code == 0 && here) {
+        struct wait wait;
+        int done = 0;
+        code = module->probe(TAG_WAITS, &here, &peer);
+        if (code != 0 || !here) {
+            break;
+        }
+        code = module->irecv(&wait, sizeof wait, peer, TAG_WAITS, &request);
+        while (code == 0 && !done) { /* it has arrived, so this does not wait */
+            code = module->test(request, &done);
+        }
+        wait.whom[sizeof wait.whom - 1] = '\0';
+        sw_plain_words(wait.whom, job->awaited[peer].whom, sizeof job->awaited[peer].whom);
+    }
+    return code;
+}
+
+/* The ranks that this exchange waits for, with those that they have said to wait for. The lock is
+ * held. */
+static struct sw_str list_awaited(const struct mpi *m, const struct sw_exchange *x)
+{
+    struct sw_str list = {0};
     for (int r = 0; r < m->size; r++) {
+        const int rank = job_rank(m, r);
+        const char *whom = m->job->awaited[rank].whom;
+        char text[sizeof *m->job->hosts + sizeof *m->job->awaited + 16];
         if (m->in[r].phase != IDLE || m->out[r].phase != IDLE) {
-            sw_comm_list_rank(&missing, x, r, host_of(m->job, job_rank(m, r)));
+            snprintf(text, sizeof text, "%s%s%s", host_of(m->job, rank),
+                     *whom ? ", waits for " : "", whom);
+            sw_comm_list_rank(&list, x, r, text);
         }
     }
+    return list;
+}
+
+/* Tells all other ranks for whom this one waits; "" = for nobody any more. That is left out for a
+ * rank that has not taken the last word yet. The lock is held. */
+static int tell_waits(struct job *job, const char *whom)
+{
+    int code = 0;
+    for (int r = 0; r < job->size && code == 0; r++) {
+        struct told *told = &job->told[r];
+        int done = 1;
+        if (told->request != NO_REQUEST) {
+            code = job->module->test(told->request, &done);
+            told->request = done || code != 0 ? NO_REQUEST : told->request;
+        }
+        if (code == 0 && done && r != job->rank) {
+            snprintf(told->wait.whom, sizeof told->wait.whom, "%s", whom);
+            code = job->module->isend(&told->wait, sizeof told->wait, r, TAG_WAITS, &told->request);
+        }
+    }
+    return code;
+}
+
+/* Late in a wait: tells for whom, and tells again if a peer's notice changed that. said: what the
+ * peers know */
+static sw_status follow_chain(struct mpi *m, const struct sw_exchange *x, struct wait *said)
+{
+    struct wait now;
+    pthread_mutex_lock(&m->job->lock);
+    int code = hear_waits(m->job);
+    struct sw_str whom = list_awaited(m, x);
+    snprintf(now.whom, sizeof now.whom, "%.*s", (int)sizeof now.whom - 1, sw_str_text(&whom));
+    sw_str_fini(&whom);
+    if (code == 0 && strcmp(now.whom, said->whom) != 0) {
+        m->job->n_telling += said->whom[0] == '\0';
+        *said = now;
+        code = tell_waits(m->job, now.whom);
+    }
+    const sw_status st = code == 0 ? SW_OK : mpi_failed(m, code, "telling a wait", m->rank);
+    pthread_mutex_unlock(&m->job->lock);
+    return st;
+}
+
+static sw_status say_late(const struct mpi *m, const struct sw_exchange *x)
+{
+    pthread_mutex_lock(&m->job->lock);
+    struct sw_str missing = list_awaited(m, x);
+    pthread_mutex_unlock(&m->job->lock);
     return sw_comm_late(x, m->rank, m->deadline_s, &missing);
 }
+
+/* ---- the exchange ---- */
 
 /* There may be fewer processors than ranks: it yields first, and sleeps later. */
 static void give_way(double waited_s)
@@ -264,14 +359,25 @@ static void drop_receives(struct mpi *m)
     pthread_mutex_unlock(&m->job->lock);
 }
 
+static sw_status look_locked(struct mpi *m, const struct sw_exchange *x, bool starts, bool tells,
+                             bool *out_done)
+{
+    pthread_mutex_lock(&m->job->lock);
+    const sw_status st = look(m, x, starts, out_done);
+    if ((st < 0 || *out_done) && tells && --m->job->n_telling == 0 && st >= 0) {
+        tell_waits(m->job, "");
+    }
+    pthread_mutex_unlock(&m->job->lock);
+    return st;
+}
+
 static sw_status run_exchange(struct mpi *m, const struct sw_exchange *x)
 {
-    const double begin = sw_now_s();
+    const double begin = sw_now_s(), quiet_s = m->deadline_s * 3 / 4;
+    struct wait said = {""};
     bool done = false;
     for (bool starts = true;; starts = false) {
-        pthread_mutex_lock(&m->job->lock);
-        const sw_status st = look(m, x, starts, &done);
-        pthread_mutex_unlock(&m->job->lock);
+        const sw_status st = look_locked(m, x, starts, said.whom[0] != 0, &done);
         if (st < 0 || done) {
             return st;
         }
@@ -279,6 +385,7 @@ static sw_status run_exchange(struct mpi *m, const struct sw_exchange *x)
         if (waited > m->deadline_s) {
             return say_late(m, x);
         }
+        SW_TRY(waited > quiet_s ? follow_chain(m, x, &said) : SW_OK);
         give_way(waited);
     }
 }
@@ -350,11 +457,16 @@ static void close_mpi(void *ctx, bool failed)
 {
     struct job *job = ((struct mpi *)ctx)->job;
     if (!failed && !job->ended) {
+        pthread_mutex_lock(&job->lock);
+        hear_waits(job);
+        pthread_mutex_unlock(&job->lock);
         job->module->finalize(); /* waits for the others, so only if nothing failed */
     }
     close_group(ctx, failed);
     pthread_mutex_destroy(&job->lock);
     sw_free(job->hosts);
+    sw_free(job->awaited);
+    sw_free(job->told);
     sw_free(job);
 }
 
@@ -458,9 +570,14 @@ sw_status sw_mpi_open(const struct sw_mpi_module *module, double deadline_s,
     }
     m = make_mpi(job, job->rank, job->size, deadline_s);
     job->hosts = sw_alloc_zero("comm", (size_t)job->size, sizeof *job->hosts);
-    if (!m || !job->hosts) {
+    job->awaited = sw_alloc_zero("comm", (size_t)job->size, sizeof *job->awaited);
+    job->told = sw_alloc_zero("comm", (size_t)job->size, sizeof *job->told);
+    if (!m || !job->hosts || !job->awaited || !job->told) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for MPI");
         goto close;
+    }
+    for (int r = 0; r < job->size; r++) {
+        job->told[r].request = NO_REQUEST;
     }
     SW_TRY_OR(close, share_hosts(m));
     *out = transport_of(m);
@@ -473,6 +590,8 @@ close:
     }
     pthread_mutex_destroy(&job->lock);
     sw_free(job->hosts);
+    sw_free(job->awaited);
+    sw_free(job->told);
     sw_free(job);
     return st;
 }

@@ -5,10 +5,11 @@
 
 #include <stdio.h>
 
+#include "comm/tests/mock_mpi.h"
 #include "support/processes.h"
 #include "support/test.h"
 
-const char *const test_wire_names[] = {"threads", "TCP", "slow threads", "slow TCP"};
+const char *const test_wire_names[] = {"threads", "TCP", "slow threads", "slow TCP", "MPI"};
 
 struct world {
     enum test_wire wire;
@@ -30,6 +31,8 @@ static sw_status open_wire(const struct world *w, int rank, int size, struct sw_
     struct sw_transport inner;
     if (w->wire == WIRE_THREADS || w->wire == WIRE_SLOW_THREADS) {
         inner = w->transports[rank];
+    } else if (w->wire == WIRE_MPI) {
+        return sw_mpi_open(test_mpi_enter(rank, size), w->deadline_s, out);
     } else {
         SW_TRY(sw_tcp_open(&options, &inner));
     }
@@ -49,6 +52,9 @@ static sw_status on_rank(void *ctx, sw_comm *thread)
         sw_comm_abort(comm, st);
     }
     sw_comm_close(comm, st < 0);
+    if (w->wire == WIRE_MPI) {
+        test_mpi_leave();
+    }
     return st;
 }
 

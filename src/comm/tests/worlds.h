@@ -21,10 +21,11 @@ enum test_wire {
     WIRE_TCP,
     WIRE_SLOW_THREADS, /* through sw_fault_open, with delays and a bandwidth */
     WIRE_SLOW_TCP,
-    WIRES
+    WIRES,
+    WIRE_MPI = WIRES /* a mock of it: one thread for each rank */
 };
 
-extern const char *const test_wire_names[WIRES];
+extern const char *const test_wire_names[WIRES + 1];
 
 /* Runs fn once per rank. Returns the original failure. */
 sw_status test_run_ranks(enum test_wire wire, int size, double deadline_s, sw_rank_fn fn,
