@@ -48,7 +48,7 @@ done:
 /* Numbers that pass between ranks at once. */
 enum { PASSED = 64 * 1024 };
 
-/* What ranks along an axis have of a gradient, some elements at a time. */
+/* The gradients of ranks along an axis, some elements at a time. */
 struct passed {
     sw_comm *comm;
     struct sw_coord coord;

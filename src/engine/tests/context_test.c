@@ -581,7 +581,8 @@ static void rows_of_odd_lines_are_embedded(void **state)
 
 /* ---- gradients ---- */
 
-/* Those of all parameters, one after the other: as the first rank has them, and the last one. */
+/* Gradients of all parameters, one after the other: as the first rank has them, and the last one.
+ */
 struct gradients {
     float values[2][1 << 14];
     int64_t n, first[64]; /* of each parameter; the end */
@@ -659,7 +660,7 @@ static void assert_near_gradients(const struct gradients *a, const struct gradie
     assert_memory_equal(a->values[0], a->values[1], sizeof a->values[0]);
 }
 
-/* Of the last micro-batch, which all of these ranks share. */
+/* All of these ranks share the last micro-batch. */
 static void gradients_are_those_of_one_rank(void **state)
 {
     static const int meshes[][3] = {/* context, tensor, stage */ {2, 1, 0}, {1, 2, 3}, {2, 2, 2}};
