@@ -116,7 +116,8 @@ SW_API sw_value sw_layer_norm(sw_graph *g, sw_value x, sw_value weight, sw_value
  * Computed in fp32. As in other libraries, x / sqrt(..) is rounded before it is multiplied by
  * weight. With one_plus it is not rounded. */
 SW_API sw_value sw_rms_norm(sw_graph *g, sw_value x, sw_value weight, double eps, bool one_plus);
-/* Elementwise a b; both have the same shape. */
+/* a b, element by element. b has a's shape, or a suffix of it, and is then broadcast over the
+ * leading dims. */
 SW_API sw_value sw_mul(sw_graph *g, sw_value a, sw_value b);
 /* act(gate) up; both have the same shape. Rounded once. */
 SW_API sw_value sw_gated_act(sw_graph *g, sw_value gate, sw_value up, enum sw_act act);

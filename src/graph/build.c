@@ -104,18 +104,25 @@ static bool is_suffix(const struct sw_shape *suffix, const struct sw_shape *of)
     return true;
 }
 
-sw_value sw_add(sw_graph *g, sw_value a, sw_value b)
+/* a and b element by element; b is repeated if its shape is a suffix of a's. */
+static sw_value with_suffix(sw_graph *g, enum sw_op_kind kind, sw_value a, sw_value b,
+                            const char *what)
 {
-    if (!sw_graph_usable(g, a, "add") || !sw_graph_usable(g, b, "add")) {
+    if (!sw_graph_usable(g, a, what) || !sw_graph_usable(g, b, what)) {
         return SW_NO_VALUE;
     }
     if (!is_suffix(&info_of(g, b)->shape, &info_of(g, a)->shape) ||
         info_of(g, a)->dtype != info_of(g, b)->dtype) {
-        return sw_graph_bad_shapes(g, "add", a, b,
+        return sw_graph_bad_shapes(g, what, a, b,
                                    "wants equal shapes and dtypes, or b a suffix of a");
     }
     const sw_value in[2] = {sw_graph_dense(g, a), sw_graph_dense(g, b)};
-    return sw_graph_emit_one(g, SW_OP_ADD, in, 2, NULL);
+    return sw_graph_emit_one(g, kind, in, 2, NULL);
+}
+
+sw_value sw_add(sw_graph *g, sw_value a, sw_value b)
+{
+    return with_suffix(g, SW_OP_ADD, a, b, "add");
 }
 
 sw_value sw_scale(sw_graph *g, sw_value x, double factor)
@@ -216,7 +223,7 @@ static sw_value binary(sw_graph *g, enum sw_op_kind kind, sw_value a, sw_value b
 
 sw_value sw_mul(sw_graph *g, sw_value a, sw_value b)
 {
-    return binary(g, SW_OP_MUL, a, b, "multiply", NULL);
+    return with_suffix(g, SW_OP_MUL, a, b, "multiply");
 }
 
 sw_value sw_gated_act(sw_graph *g, sw_value gate, sw_value up, enum sw_act act)

@@ -110,12 +110,18 @@ void sw_grad_rms_norm(struct sw_graph *g, const struct sw_op *op, const sw_value
 
 void sw_grad_mul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)
 {
+    const sw_value a = op->in[0], b = op->in[1];
+    const bool repeats = !sw_shape_equal(&info_of(g, a)->shape, &info_of(g, b)->shape);
     for (int k = 0; k < 2; k++) {
         const sw_value in[2] = {d_out[0], op->in[1 - k]};
         if (sw_graph_wants(g, op->in[k])) {
-            d_in[k] =
-                sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_MUL, in, 2, NULL), op->in[k]);
+            d_in[k] = sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_MUL, in, 2, NULL),
+                                            repeats ? a : op->in[k]);
         }
+    }
+    if (repeats && d_in[1] >= 0) {
+        d_in[1] =
+            sw_graph_gradient_out(g, sw_graph_add_op(g, SW_OP_SUM_ROWS, &d_in[1], 1, NULL), b);
     }
 }
 

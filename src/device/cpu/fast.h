@@ -130,7 +130,7 @@ struct cpu_attention_kernel {
                      int64_t n_heads, const struct cpu_attention_part *part, void *scratch);
 };
 
-/* ACT, ACT_GRAD (x, y = dy), ADD (y repeats every `period` elements), MUL, SCALE. */
+/* ACT, ACT_GRAD (x, y = dy), ADD and MUL (y repeats every `period` elements), SCALE. */
 struct cpu_elementwise {
     enum sw_op_kind kind;
     enum sw_dtype dtype;

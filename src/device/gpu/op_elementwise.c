@@ -70,6 +70,7 @@ const struct gpu_op sw_gpu_cast = {.query = query, .run = cast};
 static sw_status mul(const struct gpu_call *call)
 {
     struct gpu_map_args args = map_args(call);
+    args.n_b = gpu_elems(&call->desc->in[1]);
     return map(call, GPU_mul, &args);
 }
 const struct gpu_op sw_gpu_mul = {.query = query, .run = mul};

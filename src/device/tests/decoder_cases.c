@@ -92,16 +92,19 @@ bool case_rms_norm_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 
 /* ---- elementwise ---- */
 
+/* Equal shapes; then a second operand that is repeated. */
 bool case_mul(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 2) {
+    static const int64_t widths[] = {1, 331, 331, 331, 64};
+    if (variant >= (int)SW_LEN(widths)) {
         return false;
     }
-    const struct sw_shape shape = variant ? SW_SHAPE(3, 5, 331) : SW_SHAPE(1);
+    const int64_t n = widths[variant];
+    const struct sw_shape shape = variant ? SW_SHAPE(3, 5, n) : SW_SHAPE(1);
     case_init(c, SW_OP_MUL, "mul %d %s", variant, sw_dtype_name(dtype));
     c->exact = true;
     case_in(c, dtype, shape, -2, 2);
-    case_in(c, dtype, shape, -2, 2);
+    case_in(c, dtype, variant < 2 ? shape : variant == 2 ? SW_SHAPE(5, n) : SW_SHAPE(n), -2, 2);
     case_out(c, variant == 0 ? stat_of(dtype) : dtype, shape);
     return true;
 }

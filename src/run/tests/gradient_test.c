@@ -462,7 +462,9 @@ static sw_value build_gates(sw_graph *g)
     const sw_value gate = param(g, "gate", SW_SHAPE(3, 2, 7)), up = param(g, "up", SW_SHAPE(3, 14));
     const sw_value half = sw_reshape(g, sw_slice(g, up, 1, 0, 14), SW_SHAPE(3, 2, 7));
     const sw_value y = sw_gated_act(g, gate, half, the_act);
-    return loss_of(g, sw_mul(g, y, sw_add(g, sw_mul(g, gate, gate), half)));
+    const sw_value row = param(g, "row", SW_SHAPE(7)), rows = param(g, "rows", SW_SHAPE(2, 7));
+    const sw_value z = sw_mul(g, sw_mul(g, y, rows), row);
+    return loss_of(g, sw_mul(g, z, sw_add(g, sw_mul(g, gate, gate), half)));
 }
 
 /* Rotary embedding of heads inside a larger tensor, on the whole head or a part of it. */

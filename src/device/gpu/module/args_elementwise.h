@@ -21,7 +21,7 @@ struct gpu_map_args {
     const void *in[3];
     void *out[2]; /* NULL = not wanted */
     int64_t n;
-    int64_t n_b; /* add: period of the second input */
+    int64_t n_b; /* add, mul: period of the second input */
     float factor;
     int act, out_type; /* enum sw_gpu_act, sw_gpu_type */
 };

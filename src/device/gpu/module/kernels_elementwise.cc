@@ -49,8 +49,9 @@ SW_DEVICE void map(const struct gpu_map_args &args, Fn fn)
     }
 }
 
-/* b repeats every n_b elements. */
-template <typename T> SW_DEVICE void add_repeated(const struct gpu_map_args &args)
+/* fn(a, b) of each element; b repeats every n_b elements. */
+template <typename T, typename F>
+SW_DEVICE void map_repeated(const struct gpu_map_args &args, const F &fn)
 {
     constexpr int N = pack_elems<T>;
     const bool wide = aligned(args.in[0]) && aligned(args.in[1]) && aligned(args.out[0]);
@@ -69,7 +70,7 @@ template <typename T> SW_DEVICE void add_repeated(const struct gpu_map_args &arg
                 const int64_t from = at_b + e < args.n_b ? at_b + e : (at_b + e) % args.n_b;
                 b[e] = e < n ? load((const T *)args.in[1], from) : 0;
             }
-            a[e] += b[e];
+            a[e] = fn(a[e], b[e]);
         }
         store_pack_any<N>(args.out[0], args.out_type, at, n, wide, a);
     }
@@ -81,7 +82,7 @@ template <typename T> SW_KERNEL(THREADS) void add(struct gpu_map_args args)
         return;
     }
     if (args.n_b < args.n) {
-        add_repeated<T>(args);
+        map_repeated<T>(args, [](float a, float b) { return a + b; });
     } else {
         map<T, 2, 1>(args, [](const float *x, float *y) { *y = x[0] + x[1]; });
     }
@@ -126,7 +127,11 @@ template <typename T> SW_KERNEL(THREADS) void mul(struct gpu_map_args args)
     if (skipped(args.skip)) {
         return;
     }
-    map<T, 2, 1>(args, [](const float *x, float *y) { *y = x[0] * x[1]; });
+    if (args.n_b < args.n) {
+        map_repeated<T>(args, [](float a, float b) { return a * b; });
+    } else {
+        map<T, 2, 1>(args, [](const float *x, float *y) { *y = x[0] * x[1]; });
+    }
 }
 
 /* Inputs: gate, up. */
