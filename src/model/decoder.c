@@ -10,8 +10,8 @@ struct build {
     const struct sw_decoder *m;
     sw_graph *g;
     const struct sw_forward_spec *spec;
-    sw_value mask, positions, position, segments, table, slopes;
-    sw_value ones, zeros; /* weight and bias of norms without parameters */
+    sw_value mask, positions, position, segments, slopes;
+    sw_value table, local_table; /* of angles */
     struct sw_layer_names names;
 };
 
@@ -30,15 +30,53 @@ static void push_part(struct build *b, const char *suffix, const char *otherwise
     sw_scope_push(b->g, name);
 }
 
+/* [n] filled with number: scale or bias of norms that lack a parameter. */
+static sw_value filled(struct build *b, const char *name, float number, int64_t n)
+{
+    const enum sw_dtype dtype = sw_graph_dtype(b->g);
+    char all[48], *values = sw_alloc("model", (size_t)n * sw_dtype_bytes(dtype));
+    if (!values) {
+        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sw_convert(dtype, values + (size_t)i * sw_dtype_bytes(dtype), SW_F32, &number, 1);
+    }
+    snprintf(all, sizeof all, n == b->m->super.width ? "%s" : "%s.%lld", name, (long long)n);
+    const sw_value out = sw_constant(b->g, all, dtype, SW_SHAPE(n), values);
+    sw_free(values);
+    return out;
+}
+
+/* Mean 0 and variance 1, without parameters. */
+static sw_value plain_norm(struct build *b, sw_value x, int64_t width)
+{
+    return sw_layer_norm(b->g, x, filled(b, "norm.ones", 1, width),
+                         filled(b, "norm.zeros", 0, width), b->m->spec.eps);
+}
+
+/* name: without ".weight" */
+static sw_value weight_of(struct build *b, const char *name, struct sw_shape shape)
+{
+    char full[240];
+    snprintf(full, sizeof full, "%s.weight", name);
+    return sw_param(b->g, full, shape, (struct sw_init){SW_INIT_ONE, 0});
+}
+
 static sw_value norm(struct build *b, const char *name, sw_value x, int64_t width)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
-    if (s->plain_norms) {
-        return sw_layer_norm(b->g, x, b->ones, b->zeros, s->eps);
+    if (s->norm != SW_NORM_LAYER) {
+        return sw_nn_rms_norm(b->g, name, x, width, s->eps, s->norm == SW_NORM_RMS_ONE_PLUS);
     }
-    return s->norm == SW_NORM_LAYER
-               ? sw_nn_layer_norm(b->g, name, x, width, s->eps)
-               : sw_nn_rms_norm(b->g, name, x, width, s->eps, s->norm == SW_NORM_RMS_ONE_PLUS);
+    if (s->plain_norms) {
+        return plain_norm(b, x, width);
+    }
+    if (s->biasless_norms) {
+        return sw_layer_norm(b->g, x, weight_of(b, name, SW_SHAPE(width)),
+                             filled(b, "norm.zeros", 0, width), s->eps);
+    }
+    return sw_nn_layer_norm(b->g, name, x, width, s->eps);
 }
 
 static sw_value norm_in_trunk(struct build *b, const char *suffix, sw_value x)
@@ -98,6 +136,51 @@ static sw_value split_heads(struct build *b, sw_value x, int64_t heads, int64_t 
     return sw_reshape(b->g, x, SW_SHAPE(b->spec->batch, b->spec->tokens, heads, width));
 }
 
+static bool is_windowed(const struct build *b)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    return s->is_windowed ? s->is_windowed[b->names.layer] : s->window > 0;
+}
+
+static bool rotates(const struct build *b)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    return s->positions == SW_POSITION_ROTARY && (!s->is_rotated || s->is_rotated[b->names.layer]);
+}
+
+/* [heads, width] from a weight for each head. */
+static sw_value listed_weights(struct build *b, const char *suffix, int64_t heads)
+{
+    sw_value all[SW_MAX_INPUTS], joined = SW_NO_VALUE;
+    int n = 0;
+    char name[96];
+    for (int64_t i = 0; i < heads; i++) {
+        snprintf(name, sizeof name, "%s.norms.%lld", suffix, (long long)i);
+        all[n++] = weight_of(b, sw_name_in_layer(&b->names, name), SW_SHAPE(b->m->spec.head_width));
+        if (n == SW_MAX_INPUTS || i + 1 == heads) {
+            joined = sw_concat(b->g, all, n, 0);
+            all[0] = joined;
+            n = 1;
+        }
+    }
+    return sw_reshape(b->g, joined, SW_SHAPE(heads, b->m->spec.head_width));
+}
+
+/* x [B,T,heads,width] */
+static sw_value norm_heads(struct build *b, const char *suffix, sw_value x, int64_t heads)
+{
+    const int64_t width = b->m->spec.head_width;
+    switch (b->m->spec.head_norm) {
+    case SW_HEAD_NORM_OWN:
+        return sw_mul(b->g, plain_norm(b, x, width),
+                      weight_of(b, sw_name_in_layer(&b->names, suffix), SW_SHAPE(heads, width)));
+    case SW_HEAD_NORM_LISTED:
+        return sw_mul(b->g, plain_norm(b, x, width), listed_weights(b, suffix, heads));
+    default:
+        return norm(b, sw_name_in_layer(&b->names, suffix), x, width);
+    }
+}
+
 static struct heads separate(struct build *b, sw_value x)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
@@ -108,14 +191,18 @@ static struct heads separate(struct build *b, sw_value x)
     out.q = columns(b, n->q, x, q, s->head_width, s->qkv_bias);
     out.k = columns(b, n->k, x, kv, s->head_width, s->qkv_bias);
     out.v = columns(b, n->v, x, kv, s->head_width, s->qkv_bias);
-    if (n->q_norm || s->positions == SW_POSITION_ROTARY) {
+    if (n->q_norm && s->head_norm == SW_HEAD_NORM_JOINT) {
+        out.q = norm(b, sw_name_in_layer(&b->names, n->q_norm), out.q, q);
+        out.k = norm(b, sw_name_in_layer(&b->names, n->k_norm), out.k, kv);
+    }
+    if (n->q_norm || rotates(b)) {
         out.q = split_heads(b, out.q, s->heads, s->head_width);
         out.k = split_heads(b, out.k, s->kv_heads, s->head_width);
         out.v = split_heads(b, out.v, s->kv_heads, s->head_width);
     }
-    if (n->q_norm) {
-        out.q = norm(b, sw_name_in_layer(&b->names, n->q_norm), out.q, s->head_width);
-        out.k = norm(b, sw_name_in_layer(&b->names, n->k_norm), out.k, s->head_width);
+    if (n->q_norm && s->head_norm != SW_HEAD_NORM_JOINT) {
+        out.q = norm_heads(b, n->q_norm, out.q, s->heads);
+        out.k = norm_heads(b, n->k_norm, out.k, s->kv_heads);
     }
     return out;
 }
@@ -144,21 +231,33 @@ static struct heads by_head(struct build *b, sw_value qkv)
                           sw_slice(b->g, x, 3, 2 * width, width)};
 }
 
+/* Three groups of heads: three views of the product. */
+static struct heads by_group(struct build *b, sw_value qkv)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const sw_value x = split_heads(b, qkv, s->heads + 2 * s->kv_heads, s->head_width);
+    return (struct heads){sw_slice(b->g, x, 2, 0, s->heads),
+                          sw_slice(b->g, x, 2, s->heads, s->kv_heads),
+                          sw_slice(b->g, x, 2, s->heads + s->kv_heads, s->kv_heads)};
+}
+
 static sw_value turn(struct build *b, sw_value x)
 {
-    return sw_rotary(b->g, x, b->table, b->positions, b->m->spec.rotary.interleaved);
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const bool local = s->local.width > 0 && is_windowed(b);
+    return sw_rotary(b->g, x, local ? b->local_table : b->table, b->positions,
+                     (local ? &s->local : &s->rotary)->interleaved);
 }
 
 static struct sw_attention_spec attention_spec(const struct build *b)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
-    const bool windowed = s->window > 0 && (!s->is_windowed || s->is_windowed[b->names.layer]);
     return (struct sw_attention_spec){
         .heads = s->heads,
         .kv_heads = s->kv_heads,
         .scale = s->score_scale / (s->scale_by_layer ? (double)(b->names.layer + 1) : 1.0),
         .causal = true,
-        .window = windowed ? s->window : 0,
+        .window = is_windowed(b) ? s->window : 0,
         .cap = s->score_cap,
         .dropout = s->attention_dropout,
         .mask = b->mask,
@@ -179,13 +278,13 @@ static sw_value attend(struct build *b, sw_value x)
         h = separate(b, x);
     } else {
         const sw_value qkv = joint(b, x);
-        if (s->qkv == SW_QKV_PACKED) {
+        if (s->qkv == SW_QKV_PACKED && !rotates(b)) {
             return cache.tokens > 0 ? sw_nn_cached_packed(b->g, qkv, &spec, &cache)
                                     : sw_attention_packed(b->g, qkv, &spec);
         }
-        h = by_head(b, qkv);
+        h = s->qkv == SW_QKV_PACKED ? by_group(b, qkv) : by_head(b, qkv);
     }
-    if (s->positions == SW_POSITION_ROTARY) {
+    if (rotates(b)) {
         h.q = turn(b, h.q);
         h.k = turn(b, h.k);
     }
@@ -206,13 +305,29 @@ static sw_value attention_branch(struct build *b, sw_value x)
     return norm_in_layer(b, n->attention_out_norm, y);
 }
 
+/* act(gate) up of one product with both. */
+static sw_value gate_up(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    struct sw_linear_spec spec =
+        linear_of(b, b->m->super.width, 2 * s->inner, s->mlp_bias, s->init_range);
+    spec.columns = 1;
+    spec.groups[0] = spec.groups[1] = s->inner;
+    const sw_value both =
+        sw_nn_linear(b->g, sw_name_in_layer(&b->names, b->m->names.gate_up), x, &spec);
+    return sw_gated_act(b->g, sw_slice(b->g, both, 2, 0, s->inner),
+                        sw_slice(b->g, both, 2, s->inner, s->inner), s->act);
+}
+
 static sw_value mlp_branch(struct build *b, sw_value x)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
     sw_value hidden;
     push_part(b, n->down, "mlp");
-    if (n->gate) {
+    if (n->gate_up) {
+        hidden = gate_up(b, x);
+    } else if (n->gate) {
         const sw_value gate = columns(b, n->gate, x, s->inner, 1, s->mlp_bias);
         const sw_value up = columns(b, n->up, x, s->inner, 1, s->mlp_bias);
         hidden = sw_gated_act(b->g, gate, up, s->act);
@@ -236,22 +351,31 @@ static sw_value norm_after(struct build *b, const char *suffix, sw_value h)
     return b->m->spec.branches == SW_BRANCHES_POST_NORM ? norm_in_layer(b, suffix, h) : h;
 }
 
+/* Returns what is added to the residual stream. */
+static sw_value end_branch(struct build *b, sw_value x, double dropout)
+{
+    const double scale = b->m->spec.branch_scale;
+    x = sw_dropout(b->g, x, dropout);
+    return scale > 0 ? sw_scale(b->g, x, scale) : x;
+}
+
 static sw_value layer(struct build *b, sw_value h)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
     const sw_value x = norm_before(b, n->attention_norm, h);
-    const sw_value a = sw_dropout(b->g, attention_branch(b, x), s->hidden_dropout);
+    const sw_value a =
+        end_branch(b, attention_branch(b, x), s->drops_mlp_only ? 0 : s->hidden_dropout);
     if (s->branches == SW_BRANCHES_PARALLEL) {
         const sw_value y = n->mlp_norm ? norm_in_layer(b, n->mlp_norm, h) : x;
-        const sw_value f = sw_dropout(b->g, mlp_branch(b, y), s->hidden_dropout);
+        const sw_value f = end_branch(b, mlp_branch(b, y), s->hidden_dropout);
         return sw_add(b->g, h, sw_add(b->g, a, f));
     }
     const bool on_norm = s->branches == SW_BRANCHES_ON_NORM;
     h = norm_after(b, n->attention_norm, sw_add(b->g, on_norm ? x : h, a));
     const sw_value y = norm_before(b, n->mlp_norm, h);
-    const sw_value f = mlp_branch(b, y);
-    h = sw_add(b->g, on_norm ? y : h, sw_dropout(b->g, f, s->hidden_dropout));
+    const sw_value f = end_branch(b, mlp_branch(b, y), s->hidden_dropout);
+    h = sw_add(b->g, on_norm ? y : h, f);
     return norm_after(b, n->mlp_norm, h);
 }
 
@@ -295,24 +419,6 @@ static sw_value input(const struct build *b, const char *name, bool wanted)
     return wanted ? sw_model_input(b->g, &b->m->super, b->spec, name) : SW_NO_VALUE;
 }
 
-/* [C] filled with number: scale and bias of norms without parameters. */
-static sw_value repeated(struct build *b, const char *name, float number)
-{
-    const int64_t width = b->m->super.width;
-    const enum sw_dtype dtype = sw_graph_dtype(b->g);
-    char *values = sw_alloc("model", (size_t)width * sw_dtype_bytes(dtype));
-    if (!values) {
-        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
-        return SW_NO_VALUE;
-    }
-    for (int64_t i = 0; i < width; i++) {
-        sw_convert(dtype, values + (size_t)i * sw_dtype_bytes(dtype), SW_F32, &number, 1);
-    }
-    const sw_value out = sw_constant(b->g, name, dtype, SW_SHAPE(width), values);
-    sw_free(values);
-    return out;
-}
-
 static void open_inputs(struct build *b, sw_value *ids)
 {
     const struct sw_forward_spec *spec = b->spec;
@@ -323,15 +429,14 @@ static void open_inputs(struct build *b, sw_value *ids)
     b->segments = input(b, "segments", spec->is_packed);
     b->position =
         spec->cache_tokens > 0 ? sw_input(b->g, "position", SW_I32, SW_SHAPE(1)) : SW_NO_VALUE;
-    b->table = kind == SW_POSITION_ROTARY
-                   ? sw_rotary_table(b->g, &b->m->spec.rotary,
-                                     sw_max_i64(spec->tokens, spec->cache_tokens))
-                   : SW_NO_VALUE;
-    b->slopes = kind == SW_POSITION_ALIBI ? sw_alibi_slopes(b->g, b->m->spec.heads) : SW_NO_VALUE;
-    if (b->m->spec.plain_norms) {
-        b->ones = repeated(b, "norm.ones", 1);
-        b->zeros = repeated(b, "norm.zeros", 0);
+    const int64_t rows = sw_max_i64(spec->tokens, spec->cache_tokens);
+    if (kind == SW_POSITION_ROTARY) {
+        b->table = sw_rotary_table(b->g, "rotary", &b->m->spec.rotary, rows);
     }
+    if (b->m->spec.local.width > 0) {
+        b->local_table = sw_rotary_table(b->g, "rotary.local", &b->m->spec.local, rows);
+    }
+    b->slopes = kind == SW_POSITION_ALIBI ? sw_alibi_slopes(b->g, b->m->spec.heads) : SW_NO_VALUE;
 }
 
 static sw_value layers(struct build *b, sw_value h)

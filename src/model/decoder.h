@@ -13,6 +13,14 @@ enum sw_norm_kind {
     SW_NORM_RMS_ONE_PLUS /* the same, with the weight 1 + w */
 };
 
+/* How queries and keys are normalised. */
+enum sw_head_norm_kind {
+    SW_HEAD_NORM_SHARED, /* over a head; all heads have the same weights */
+    SW_HEAD_NORM_OWN,    /* over a head; each has its own weights, in one tensor [heads, width] */
+    SW_HEAD_NORM_LISTED, /* the same, in a tensor for each head */
+    SW_HEAD_NORM_JOINT   /* over all heads */
+};
+
 enum sw_position_kind {
     SW_POSITION_LEARNED, /* a table of embeddings */
     SW_POSITION_ROTARY,  /* queries and keys are rotated */
@@ -50,9 +58,11 @@ struct sw_rotary_spec {
     bool is_odd;      /* frequencies are computed for width - 1 columns */
     bool interleaved; /* pairs (2i, 2i+1) instead of (i, i + width/2) */
     double theta, factor;
-    double original_tokens; /* LLAMA3, YARN, LONGROPE: context length of pretraining */
-    double max_tokens;      /* DYNAMIC */
-    double low, high;       /* LLAMA3: low_freq_factor, high_freq_factor */
+    /* LLAMA3, YARN, LONGROPE: context length of pretraining. A family that sets it before reading
+     * reads it beside the other sizes only. */
+    double original_tokens;
+    double max_tokens; /* DYNAMIC */
+    double low, high;  /* LLAMA3: low_freq_factor, high_freq_factor */
     /* YARN: turns above which a wave is kept, below which it is stretched */
     double beta_fast, beta_slow;
     bool keeps_fractions;    /* YARN: the ramp's bounds are not rounded ("truncate": false) */
@@ -66,13 +76,17 @@ struct sw_rotary_spec {
 struct sw_decoder_spec {
     int64_t heads, kv_heads, head_width, inner;
     enum sw_norm_kind norm;
-    bool plain_norms; /* LAYER: without weight and bias */
+    bool plain_norms;                 /* LAYER: without weight and bias */
+    bool biasless_norms;              /* LAYER: without bias */
+    enum sw_head_norm_kind head_norm; /* of queries and keys, if they have a norm */
     double eps;
     enum sw_position_kind positions;
     /* LEARNED: rows of the table before position 0. Above 0, positions count the tokens in the
      * attention mask (OPT). */
     int64_t position_offset;
     struct sw_rotary_spec rotary;
+    struct sw_rotary_spec local; /* of layers with a window; width 0: as the others */
+    const bool *is_rotated;      /* [layers], owned by the model; NULL: every layer */
     enum sw_qkv_layout qkv;
     bool in_out; /* weights are stored [in, out] */
     bool qkv_bias, out_bias, mlp_bias, head_bias;
@@ -83,10 +97,12 @@ struct sw_decoder_spec {
     bool scale_by_layer;          /* scores are divided by the layer's number, counted from 1 */
     enum sw_branches branches;
     enum sw_act act;
-    double embedding_scale;        /* 0 = no scaling */
+    /* factors of embedded rows, of a branch that is added, of logits; 0 = none */
+    double embedding_scale, branch_scale, logits_scale;
     int64_t padding_id;            /* the lookup gives its embedding no gradient; -1 = none */
     double init_range, proj_range; /* of weights; of weights that end a branch, 0 = init_range */
     double embedding_dropout, attention_dropout, hidden_dropout;
+    bool drops_mlp_only; /* hidden_dropout leaves attention's branch as it is */
 };
 
 /* Names of tensors, without ".weight" and ".bias". All but `trunk` and `head` follow the trunk's
@@ -101,6 +117,7 @@ struct sw_decoder_names {
     const char *mlp_norm; /* NULL: the MLP reads what attention reads */
     const char *mlp_out_norm;
     const char *gate, *up, *down; /* with gate: act(gate) up, else act(up) */
+    const char *gate_up;          /* both in one tensor, instead of them */
 };
 
 struct sw_decoder;
@@ -109,6 +126,7 @@ struct sw_decoder_family {
     struct sw_model_ops ops; /* SW_DECODER_OPS of its model_type, and SW_DECODER_CLASSES */
     struct sw_decoder_names names;
     bool tied;                  /* default if config.json does not say */
+    int64_t kv_heads;           /* the same; 0 = as many as query heads */
     const char *const *ignored; /* globs of file tensors to ignore; NULL-terminated, or NULL */
     /* pairs: a parameter's name and an alternative; NULL-terminated, or NULL */
     const char *const *aliases;
@@ -151,17 +169,26 @@ bool sw_decoder_ignores(const struct sw_model *model, const char *file_name);
 
 extern const struct sw_decoder_family sw_family_gpt2, sw_family_llama, sw_family_mistral,
     sw_family_qwen2, sw_family_qwen3, sw_family_gemma2, sw_family_gpt_neox, sw_family_opt,
-    sw_family_phi, sw_family_bloom, sw_family_gptj;
+    sw_family_phi, sw_family_bloom, sw_family_gptj, sw_family_gemma, sw_family_gemma3,
+    sw_family_phi3, sw_family_smollm3, sw_family_olmo2, sw_family_granite, sw_family_stablelm,
+    sw_family_starcoder2, sw_family_cohere, sw_family_glm4;
 
 /* ---- reading config.json ---- */
 
 /* Reads a tanh cap: null is 0 (no cap), absent is `fallback`. */
 sw_status sw_decoder_read_cap(struct sw_json_doc *doc, const struct sw_json *config,
                               const char *key, double fallback, double *out);
+/* Reads a factor, which is more than 0. */
+sw_status sw_decoder_read_factor(struct sw_json_doc *doc, const struct sw_json *config,
+                                 const char *key, double fallback, double *out);
 /* Reads rope_parameters as transformers 5 writes them, or rope_theta, rope_scaling and
  * partial_rotary_factor. share: default for the rotated part of a head. */
 sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
                                  double theta, double share, struct sw_decoder *decoder);
+/* Reads one such object, or NULL, with these defaults. */
+sw_status sw_decoder_read_rope(struct sw_json_doc *doc, const struct sw_json *config,
+                               const struct sw_json *rope, double theta, double share,
+                               struct sw_decoder *decoder);
 /* The layers of "layer_types" that are "sliding_attention"; without the key, the layers that
  * `is_windowed` selects. */
 sw_status sw_decoder_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
@@ -170,7 +197,7 @@ sw_status sw_decoder_read_windows(struct sw_json_doc *doc, const struct sw_json 
 /* Reads sliding_window into spec.window: null is no window, absent is `fallback`. */
 sw_status sw_decoder_read_window(struct sw_json_doc *doc, const struct sw_json *config,
                                  int64_t fallback, struct sw_decoder *decoder);
-/* Reads num_key_value_heads; absent: as many as query heads. */
+/* Reads num_key_value_heads; absent: the family's default; null: as many as query heads. */
 sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json *config,
                                    struct sw_decoder *decoder);
 /* Reads pad_token_id for the embedding's padding row; absent: `fallback`. */
@@ -181,6 +208,9 @@ void sw_decoder_read_padding(const struct sw_json *config, int64_t fallback,
  * pad_token_id. */
 sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *config, double theta,
                                 int64_t head_width, struct sw_decoder *decoder);
+/* The same without rotary positions. */
+sw_status sw_decoder_read_llama_layers(struct sw_json_doc *doc, const struct sw_json *config,
+                                       int64_t head_width, struct sw_decoder *decoder);
 /* The keys of their sizes, with transformers' defaults. */
 #define SW_LLAMA_SIZES(width, layers, heads, inner, vocab, tokens)                                 \
     {                                                                                              \
@@ -200,6 +230,9 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
         .down = "mlp.down_proj",                                                                   \
     }
 
+/* Reads the keys that Gemma 1, 2 and 3 share, without rotary positions. */
+sw_status sw_gemma_read(struct sw_json_doc *doc, const struct sw_json *config,
+                        struct sw_decoder *decoder);
 /* Reads use_sliding_window, max_window_layers and layer_types of Qwen 2 and 3. */
 sw_status sw_qwen_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
                                struct sw_decoder *decoder);
@@ -208,8 +241,10 @@ sw_status sw_qwen_read_windows(struct sw_json_doc *doc, const struct sw_json *co
 
 /* width/2 angular frequencies for rows of `tokens` tokens, in fp32 as in transformers. */
 void sw_rotary_frequencies(const struct sw_rotary_spec *spec, int64_t tokens, float *out);
-/* The table of sw_rotary for positions 0 .. rows - 1: [rows, width], cosines, then sines. */
-sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t rows);
+/* The table of sw_rotary for positions 0 .. rows - 1: [rows, width], cosines, then sines. It is the
+ * constant "<name>.<rows>". */
+sw_value sw_rotary_table(sw_graph *g, const char *name, const struct sw_rotary_spec *spec,
+                         int64_t rows);
 /* [heads] slopes of ALiBi (Press et al. 2021), for any number of heads. */
 sw_value sw_alibi_slopes(sw_graph *g, int64_t heads);
 

@@ -22,7 +22,8 @@ sw_status sw_decoder_read_cap(struct sw_json_doc *doc, const struct sw_json *con
 static sw_status check_parameters(const struct sw_json_doc *doc, const struct sw_decoder *m)
 {
     const double width = (double)m->super.width;
-    const double inner = (m->names.gate ? 3 : 2) * width * (double)m->spec.inner;
+    const double inner =
+        (m->names.gate || m->names.gate_up ? 3 : 2) * width * (double)m->spec.inner;
     const double heads = 2 * width * (double)(m->spec.heads + m->spec.kv_heads);
     return sw_model_check_parameters(doc, &m->super, heads * (double)m->spec.head_width + inner,
                                      m->spec.inner);
@@ -32,7 +33,9 @@ sw_status sw_decoder_read_kv_heads(struct sw_json_doc *doc, const struct sw_json
                                    struct sw_decoder *m)
 {
     static const struct sw_model_key kv = {"num_key_value_heads", NULL, 0};
-    return sw_model_read_size(doc, config, &kv, m->spec.heads, &m->spec.kv_heads);
+    const bool absent = !sw_json_get(config, kv.key) && m->family->kv_heads > 0;
+    return sw_model_read_size(doc, config, &kv, absent ? m->family->kv_heads : m->spec.heads,
+                              &m->spec.kv_heads);
 }
 
 void sw_decoder_read_padding(const struct sw_json *config, int64_t fallback, struct sw_decoder *m)
@@ -113,7 +116,9 @@ void sw_decoder_release(struct sw_model *model)
 {
     struct sw_decoder *m = SW_CONTAINER(model, struct sw_decoder, super);
     sw_free((void *)(uintptr_t)m->spec.is_windowed);
+    sw_free((void *)(uintptr_t)m->spec.is_rotated);
     sw_free((void *)(uintptr_t)m->spec.rotary.factors);
+    sw_free((void *)(uintptr_t)m->spec.local.factors);
 }
 
 /* ---- windows ---- */
@@ -176,6 +181,11 @@ static sw_status read_kind(struct sw_json_doc *doc, const struct sw_json *rope,
     const char *old = NULL, *name = NULL;
     SW_TRY(sw_json_get_str(doc, rope, "type", "default", &old));
     SW_TRY(sw_json_get_str(doc, rope, "rope_type", old, &name));
+    /* names of the first files of Phi-3 */
+    if (sw_json_get(rope, "short_factor") &&
+        (strcmp(name, "su") == 0 || strcmp(name, "yarn") == 0)) {
+        name = "longrope";
+    }
     for (size_t i = 0; i < SW_LEN(kinds); i++) {
         if (strcmp(kinds[i].name, name) == 0) {
             m->spec.rotary.kind = kinds[i].kind;
@@ -260,9 +270,11 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
 {
     struct sw_rotary_spec *r = &m->spec.rotary;
     static const char original[] = "original_max_position_embeddings";
-    double tokens = (double)m->super.max_tokens;
+    double tokens = r->original_tokens;
     SW_TRY(read_kind(doc, rope, m));
-    SW_TRY(sw_model_read_amount(doc, rope, original, tokens, &tokens));
+    if (!(tokens > 0)) {
+        SW_TRY(sw_model_read_amount(doc, rope, original, (double)m->super.max_tokens, &tokens));
+    }
     SW_TRY(sw_model_read_amount(doc, config, original, tokens, &r->original_tokens));
     SW_TRY(sw_model_read_amount(doc, rope, "factor", 0, &r->factor));
     SW_TRY(sw_model_read_amount(doc, rope, "low_freq_factor", 1, &r->low));
@@ -327,16 +339,13 @@ static sw_status read_share(const struct sw_json_doc *doc, double share, struct 
     return SW_OK;
 }
 
-sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
-                                 double theta, double share, struct sw_decoder *m)
+sw_status sw_decoder_read_rope(struct sw_json_doc *doc, const struct sw_json *config,
+                               const struct sw_json *rope, double theta, double share,
+                               struct sw_decoder *m)
 {
     struct sw_rotary_spec *r = &m->spec.rotary;
-    const struct sw_json *rope = NULL;
-    SW_TRY(find_rope(doc, config, &rope));
     SW_TRY(resolve_head_width(doc, m));
     m->spec.positions = SW_POSITION_ROTARY;
-    SW_TRY(sw_json_get_f64(doc, config, "rope_theta", theta, &theta));
-    SW_TRY(sw_json_get_f64(doc, config, "partial_rotary_factor", share, &share));
     SW_TRY(sw_json_get_f64(doc, rope, "rope_theta", theta, &r->theta));
     SW_TRY(sw_json_get_f64(doc, rope, "partial_rotary_factor", share, &share));
     if (!(r->theta > 1)) {
@@ -347,10 +356,20 @@ sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *
     return read_scaling(doc, rope, config, m);
 }
 
+sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
+                                 double theta, double share, struct sw_decoder *m)
+{
+    const struct sw_json *rope = NULL;
+    SW_TRY(find_rope(doc, config, &rope));
+    SW_TRY(sw_json_get_f64(doc, config, "rope_theta", theta, &theta));
+    SW_TRY(sw_json_get_f64(doc, config, "partial_rotary_factor", share, &share));
+    return sw_decoder_read_rope(doc, config, rope, theta, share, m);
+}
+
 /* ---- LLaMA and related families ---- */
 
-sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *config, double theta,
-                                int64_t head_width, struct sw_decoder *m)
+sw_status sw_decoder_read_llama_layers(struct sw_json_doc *doc, const struct sw_json *config,
+                                       int64_t head_width, struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
     static const struct sw_model_key head = {"head_dim", NULL, 0};
@@ -365,5 +384,21 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
     SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     s->norm = SW_NORM_RMS;
     sw_decoder_read_padding(config, -1, m);
+    return SW_OK;
+}
+
+sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *config, double theta,
+                                int64_t head_width, struct sw_decoder *m)
+{
+    SW_TRY(sw_decoder_read_llama_layers(doc, config, head_width, m));
     return sw_decoder_read_rotary(doc, config, theta, 1, m);
+}
+
+sw_status sw_decoder_read_factor(struct sw_json_doc *doc, const struct sw_json *config,
+                                 const char *key, double fallback, double *out)
+{
+    SW_TRY(sw_model_read_amount(doc, config, key, fallback, out));
+    return *out > 0 ? SW_OK
+                    : SW_FAIL(SW_E_FORMAT, "%s: %s is %g; wanted more than 0", sw_json_name(doc),
+                              key, *out);
 }

@@ -108,8 +108,8 @@ bool sw_encoder_ignores(const struct sw_model *model, const char *file_name);
 sw_status sw_bert_read(struct sw_json_doc *doc, const struct sw_json *config,
                        struct sw_encoder *encoder);
 
-extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_family_distilbert,
-    sw_family_deberta;
+extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_family_xlm_roberta,
+    sw_family_camembert, sw_family_distilbert, sw_family_deberta;
 
 /* ---- layers (encoder.c) ---- */
 

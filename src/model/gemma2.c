@@ -17,19 +17,13 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_decoder_spec *s = &decoder->spec;
     struct sw_decoder_names *n = &decoder->names;
     double scalar = 0;
-    bool bias = false;
-    SW_TRY(sw_model_only(doc, config, "use_bidirectional_attention", false));
-    SW_TRY(sw_decoder_read_llama(doc, config, 10000, 256, decoder));
+    SW_TRY(sw_gemma_read(doc, config, decoder));
+    SW_TRY(sw_decoder_read_rotary(doc, config, 10000, 1, decoder));
     SW_TRY(sw_model_read_act(doc, config, "hidden_activation", "gelu_pytorch_tanh", &s->act));
-    SW_TRY(sw_json_get_bool(doc, config, "attention_bias", false, &bias));
     SW_TRY(sw_model_read_amount(doc, config, "query_pre_attn_scalar", 256, &scalar));
     SW_TRY(sw_decoder_read_cap(doc, config, "attn_logit_softcapping", 50, &s->score_cap));
     SW_TRY(sw_decoder_read_cap(doc, config, "final_logit_softcapping", 30, &s->logits_cap));
-    sw_decoder_read_padding(config, 0, decoder);
-    s->norm = SW_NORM_RMS_ONE_PLUS;
-    s->qkv_bias = s->out_bias = bias;
     s->score_scale = 1 / sqrt(scalar > 0 ? scalar : 256);
-    s->embedding_scale = sqrt((double)decoder->super.width);
     n->mlp_norm = "pre_feedforward_layernorm";
     n->attention_out_norm = "post_attention_layernorm";
     n->mlp_out_norm = "post_feedforward_layernorm";
@@ -44,5 +38,6 @@ const struct sw_decoder_family sw_family_gemma2 = {
     .ops.sizes = SW_LLAMA_SIZES(2304, 26, 8, 9216, 256000, 8192),
     .names = SW_LLAMA_NAMES,
     .tied = true,
+    .kv_heads = 4,
     .read = read,
 };

@@ -93,6 +93,7 @@ sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_for
     const sw_value bias = m->spec.head_bias ? sw_param(g, name, SW_SHAPE(model->vocab),
                                                        (struct sw_init){SW_INIT_ZERO, 0})
                                             : SW_NO_VALUE;
+    h = m->spec.logits_scale > 0 ? sw_scale(g, h, m->spec.logits_scale) : h;
     sw_value read = h;
     sw_nn_split_words(g, head_VC, 0);
     sw_nn_split_words(g, bias, 0);

@@ -11,13 +11,39 @@
 
 /* To add a family, add its file and a line here. */
 static const struct sw_model_ops *const families[] = {
-    &sw_family_gpt2.ops,     &sw_family_llama.ops,      &sw_family_mistral.ops,
-    &sw_family_qwen2.ops,    &sw_family_qwen3.ops,      &sw_family_gemma2.ops,
-    &sw_family_gpt_neox.ops, &sw_family_opt.ops,        &sw_family_phi.ops,
-    &sw_family_bloom.ops,    &sw_family_gptj.ops,       &sw_family_bert.ops,
-    &sw_family_roberta.ops,  &sw_family_distilbert.ops, &sw_family_deberta.ops,
-    &sw_family_bart.ops,     &sw_family_t5.ops,         &sw_family_vit,
-    &sw_family_cifar_net,    &sw_family_bi_lstm,
+    &sw_family_gpt2.ops,
+    &sw_family_llama.ops,
+    &sw_family_mistral.ops,
+    &sw_family_qwen2.ops,
+    &sw_family_qwen3.ops,
+    &sw_family_gemma.ops,
+    &sw_family_gemma2.ops,
+    &sw_family_gemma3.ops,
+    &sw_family_gpt_neox.ops,
+    &sw_family_opt.ops,
+    &sw_family_phi.ops,
+    &sw_family_phi3.ops,
+    &sw_family_bloom.ops,
+    &sw_family_gptj.ops,
+    &sw_family_smollm3.ops,
+    &sw_family_olmo2.ops,
+    &sw_family_granite.ops,
+    &sw_family_stablelm.ops,
+    &sw_family_starcoder2.ops,
+    &sw_family_cohere.ops,
+    &sw_family_glm4.ops,
+    &sw_family_bert.ops,
+    &sw_family_roberta.ops,
+    &sw_family_xlm_roberta.ops,
+    &sw_family_camembert.ops,
+    &sw_family_distilbert.ops,
+    &sw_family_deberta.ops,
+    &sw_family_bart.ops,
+    &sw_family_t5.ops,
+    &sw_family_mt5.ops,
+    &sw_family_vit,
+    &sw_family_cifar_net,
+    &sw_family_bi_lstm,
 };
 
 const struct sw_model_ops *sw_model_family(const char *type)
@@ -39,18 +65,17 @@ static const struct {
      {"albert", "convbert", "electra", "ernie", "flaubert", "mobilebert", "modernbert", "mpnet"}},
     {"bloom", {"mpt"}},
     {"deberta-v2", {"deberta"}},
-    {"gemma2", {"gemma", "gemma3", "gemma3_text"}},
+    {"gemma3_text", {"gemma3", "gemma3n_text"}},
     {"gpt2", {"gpt_bigcode", "gpt_neo", "openai-gpt"}},
-    {"gpt_neox", {"falcon", "stablelm"}},
+    {"gpt_neox", {"falcon"}},
     {"gptj", {"codegen"}},
-    {"llama",
-     {"cohere", "deepseek_v3", "glm4", "gpt_oss", "granite", "olmo", "olmo2", "phi3", "smollm3"}},
-    {"mistral", {"ministral", "mixtral", "starcoder2"}},
+    {"llama", {"deepseek_v3", "gpt_oss", "olmo"}},
+    {"mistral", {"ministral", "mixtral"}},
     {"opt", {"xglm"}},
     {"qwen2", {"qwen2_moe"}},
     {"qwen3", {"qwen3_moe"}},
-    {"roberta", {"camembert", "data2vec-text", "ibert", "xlm-roberta", "xlm-roberta-xl"}},
-    {"t5", {"longt5", "mt5", "switch_transformers", "umt5"}},
+    {"roberta", {"data2vec-text", "ibert", "xlm-roberta-xl"}},
+    {"t5", {"longt5", "switch_transformers", "umt5"}},
     {"vit", {"beit", "deit", "dinov2"}},
 };
 
@@ -124,9 +149,9 @@ sw_status sw_model_open(struct sw_json_doc *doc, const struct sw_model_options *
 
 void sw_model_list(struct sw_str *out)
 {
-    sw_str_printf(out, "%-10s  %-21s  %s\n", "model_type", "class", "presets");
+    sw_str_printf(out, "%-18s  %-34s  %s\n", "model_type", "class", "presets");
     for (size_t i = 0; i < SW_LEN(families); i++) {
-        sw_str_printf(out, "%-10s  %-21s ", families[i]->model_type, families[i]->classes[0].name);
+        sw_str_printf(out, "%-18s  %-34s ", families[i]->model_type, families[i]->classes[0].name);
         sw_model_list_presets(families[i]->model_type, out);
         sw_str_printf(out, "\n");
     }

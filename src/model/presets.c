@@ -34,6 +34,9 @@ struct preset {
     "\"max_relative_positions\":512,\"position_biased_input\":false,\"type_vocab_size\":0"
 #define NO_BERT_DROPOUT ",\"hidden_dropout_prob\":0,\"attention_probs_dropout_prob\":0"
 #define GEMMA(scalar) ",\"query_pre_attn_scalar\":" scalar
+#define GRANITE                                                                                    \
+    ",\"rms_norm_eps\":1e-05,\"rope_theta\":10000000.0,\"embedding_multiplier\":12.0,"             \
+    "\"attention_multiplier\":0.0078125,\"residual_multiplier\":0.22,\"logits_scaling\":16.0"
 
 /* The tiny preset learns letters in seconds. It has no dropout, as is usual for so few steps. */
 // clang-format off
@@ -65,9 +68,30 @@ static const struct preset presets[] = {
     {"qwen3-0.6b", "qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 40960, true, QWEN},
     {"qwen3-1.7b", "qwen3", 28, 2048, 16, 8, 128, 6144, 151936, 40960, true, QWEN},
     {"qwen3-8b", "qwen3", 36, 4096, 32, 8, 128, 12288, 151936, 40960, false, QWEN},
+    {"gemma-2b", "gemma", 18, 2048, 8, 1, 256, 16384, 256000, 8192, true, ""},
+    {"gemma-7b", "gemma", 28, 3072, 16, 16, 256, 24576, 256000, 8192, true, ""},
     {"gemma-2-2b", "gemma2", 26, 2304, 8, 4, 256, 9216, 256000, 8192, true, GEMMA("256")},
     {"gemma-2-9b", "gemma2", 42, 3584, 16, 8, 256, 14336, 256000, 8192, true, GEMMA("256")},
     {"gemma-2-27b", "gemma2", 46, 4608, 32, 16, 128, 36864, 256000, 8192, true, GEMMA("144")},
+    {"gemma-3-1b", "gemma3_text", 26, 1152, 4, 1, 256, 6912, 262144, 32768, true,
+     ",\"sliding_window\":512"},
+    {"phi-3-mini", "phi3", 32, 3072, 32, 32, 0, 8192, 32064, 4096, false,
+     ",\"sliding_window\":2047"},
+    {"phi-4", "phi3", 40, 5120, 40, 10, 0, 17920, 100352, 16384, false,
+     ",\"rope_theta\":250000.0"},
+    {"smollm3-3b", "smollm3", 36, 2048, 16, 4, 0, 11008, 128256, 65536, true,
+     ",\"rope_theta\":5000000.0"},
+    {"olmo-2-7b", "olmo2", 32, 4096, 32, 32, 0, 11008, 100352, 4096, false,
+     ",\"rms_norm_eps\":1e-06,\"rope_theta\":500000.0"},
+    {"granite-3-8b", "granite", 40, 4096, 32, 8, 0, 12800, 49155, 4096, true, GRANITE},
+    {"stablelm-2-1.6b", "stablelm", 24, 2048, 32, 32, 0, 5632, 100352, 4096, false,
+     ",\"use_qkv_bias\":true"},
+    {"starcoder2-3b", "starcoder2", 30, 3072, 24, 2, 0, 12288, 49152, 16384, true,
+     ",\"sliding_window\":4096,\"rope_theta\":999999.4420358813"},
+    {"command-r", "cohere", 40, 8192, 64, 64, 0, 22528, 256000, 131072, true,
+     ",\"rope_theta\":8000000.0"},
+    {"glm-4-9b", "glm4", 40, 4096, 32, 2, 128, 13696, 151552, 32768, false,
+     ",\"rms_norm_eps\":1e-05"},
     {"pythia-160m", "gpt_neox", 12, 768, 12, 0, 0, 3072, 50304, 2048, false, ""},
     {"gpt-neox-20b", "gpt_neox", 44, 6144, 64, 0, 0, 24576, 50432, 2048, false, ""},
     {"gpt-j-6b", "gptj", 28, 4096, 16, 0, 0, 0, 50400, 2048, false, ",\"rotary_dim\":64"},

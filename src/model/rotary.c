@@ -94,7 +94,8 @@ static bool are_numbers(const float *x, int64_t n)
     return all;
 }
 
-sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t rows)
+sw_value sw_rotary_table(sw_graph *g, const char *name, const struct sw_rotary_spec *spec,
+                         int64_t rows)
 {
     const int64_t half = spec->width / 2;
     float *frequencies = sw_alloc("model", (size_t)half * sizeof *frequencies);
@@ -121,9 +122,9 @@ sw_value sw_rotary_table(sw_graph *g, const struct sw_rotary_spec *spec, int64_t
             table[p * spec->width + half + i] = (float)sin(angle) * factor;
         }
     }
-    char name[48]; /* programs of other lengths have their own tables */
-    snprintf(name, sizeof name, "rotary.%lld", (long long)rows);
-    out = sw_constant(g, name, SW_F32, SW_SHAPE(rows, spec->width), table);
+    char full[48]; /* programs of other lengths have their own tables */
+    snprintf(full, sizeof full, "%s.%lld", name, (long long)rows);
+    out = sw_constant(g, full, SW_F32, SW_SHAPE(rows, spec->width), table);
 done:
     sw_free(frequencies);
     sw_free(table);

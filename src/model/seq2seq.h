@@ -80,4 +80,4 @@ bool sw_seq2seq_ignores(const struct sw_model *model, const char *file_name);
     .ops.forward = sw_seq2seq_forward, .ops.alias = sw_seq2seq_alias,                              \
     .ops.ignores = sw_seq2seq_ignores
 
-extern const struct sw_seq2seq_family sw_family_bart, sw_family_t5;
+extern const struct sw_seq2seq_family sw_family_bart, sw_family_t5, sw_family_mt5;

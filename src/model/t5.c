@@ -9,11 +9,11 @@
 
 /* Reads an activation; the prefix "gated-" means a gate. */
 static sw_status read_act(struct sw_json_doc *doc, const struct sw_json *config,
-                          struct sw_seq2seq_spec *s)
+                          const char *fallback, struct sw_seq2seq_spec *s)
 {
     static const char key[] = "feed_forward_proj", gated[] = "gated-";
     const char *name = NULL;
-    SW_TRY(sw_json_get_str(doc, config, key, "relu", &name));
+    SW_TRY(sw_json_get_str(doc, config, key, fallback, &name));
     s->gated = strncmp(name, gated, sizeof gated - 1) == 0;
     if (strcmp(name, "gated-gelu") == 0) { /* version 1.1 was trained with this */
         s->act = SW_ACT_GELU_TANH;
@@ -34,15 +34,14 @@ static void set_stds(struct sw_seq2seq *m, double factor)
     s->std.down = factor / sqrt((double)s->stack[0].inner);
 }
 
-static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, struct sw_seq2seq *m)
+static sw_status read_layers(struct sw_json_doc *doc, const struct sw_json *config, const char *act,
+                             struct sw_seq2seq *m)
 {
     static const struct sw_model_key layers = {"num_decoder_layers", NULL, 0};
     static const struct sw_model_key head = {"d_kv", NULL, 64};
     static const struct sw_model_key buckets = {"relative_attention_num_buckets", NULL, 32};
     static const struct sw_model_key distance = {"relative_attention_max_distance", NULL, 128};
-    static const char scale_key[] = "scale_decoder_outputs";
     struct sw_seq2seq_spec *s = &m->spec;
-    bool scaled = m->super.tied;
     double factor = 1;
     const struct sw_json *given = sw_json_get(config, layers.key);
     SW_TRY(sw_model_read_size(doc, config, &head, head.fallback, &s->stack[0].head_width));
@@ -53,11 +52,10 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     }
     SW_TRY(sw_model_read_size(doc, config, &buckets, buckets.fallback, &s->buckets));
     SW_TRY(sw_model_read_size(doc, config, &distance, distance.fallback, &s->distance));
-    SW_TRY(read_act(doc, config, s));
+    SW_TRY(read_act(doc, config, act, s));
     SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-6, &s->eps));
     SW_TRY(sw_model_read_dropout(doc, config, "dropout_rate", 0.1, &s->dropout));
     SW_TRY(sw_model_read_amount(doc, config, "initializer_factor", 1, &factor));
-    SW_TRY(sw_json_get_bool(doc, config, scale_key, scaled, &scaled));
     if (s->buckets < 4 || s->distance <= s->buckets / 2) {
         return SW_FAIL(SW_E_FORMAT,
                        "%s: %s is %lld, %s %lld; wanted 4 or more, and more than half of it",
@@ -72,15 +70,45 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, str
     s->padding_id = -1;
     s->pre_norm = true;
     m->super.ties_absent_head = true;
-    m->super.scale_key = scale_key;
-    m->super.scales_head = scaled;
-    s->head_scale = scaled ? 1 / sqrt((double)m->super.width) : 1;
     set_stds(m, factor);
     return SW_OK;
 }
 
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config, struct sw_seq2seq *m)
+{
+    static const char scale_key[] = "scale_decoder_outputs";
+    bool scaled = m->super.tied;
+    SW_TRY(read_layers(doc, config, "relu", m));
+    SW_TRY(sw_json_get_bool(doc, config, scale_key, scaled, &scaled));
+    m->super.scale_key = scale_key;
+    m->super.scales_head = scaled;
+    m->spec.head_scale = scaled ? 1 / sqrt((double)m->super.width) : 1;
+    return SW_OK;
+}
+
+/* mT5 (Xue et al. 2020): T5 1.1 with other words. Its output is never scaled. */
+static sw_status read_mt5(struct sw_json_doc *doc, const struct sw_json *config,
+                          struct sw_seq2seq *m)
+{
+    return read_layers(doc, config, "gated-gelu", m);
+}
+
 /* The hub's first files contain a cross-attention bias, which no model uses. */
 static const char *const ignored[] = {"*EncDecAttention.relative_attention_bias.weight", NULL};
+
+#define T5_NAMES                                                                                   \
+    {                                                                                              \
+        .table = "shared", .stack = {"encoder", "decoder"}, .final_norm = "final_layer_norm",      \
+        .layers = "block", .self = "layer.0.SelfAttention", .self_norm = "layer.0.layer_norm",     \
+        .cross = "layer.1.EncDecAttention", .cross_norm = "layer.1.layer_norm", .q = "q",          \
+        .k = "k", .v = "v", .out = "o",                                                            \
+        .relative = "layer.0.SelfAttention.relative_attention_bias",                               \
+        .gate = {"layer.1.DenseReluDense.wi_0", "layer.2.DenseReluDense.wi_0"},                    \
+        .gated = {"layer.1.DenseReluDense.wi_1", "layer.2.DenseReluDense.wi_1"},                   \
+        .up = {"layer.1.DenseReluDense.wi", "layer.2.DenseReluDense.wi"},                          \
+        .down = {"layer.1.DenseReluDense.wo", "layer.2.DenseReluDense.wo"},                        \
+        .mlp_norm = {"layer.1.layer_norm", "layer.2.layer_norm"}, .head = "lm_head",               \
+    }
 
 const struct sw_seq2seq_family sw_family_t5 = {
     SW_SEQ2SEQ_OPS("t5"),
@@ -91,25 +119,21 @@ const struct sw_seq2seq_family sw_family_t5 = {
                   [SW_SIZE_INNER] = {"d_ff", NULL, 2048},
                   [SW_SIZE_VOCAB] = {"vocab_size", NULL, 32128},
                   [SW_SIZE_TOKENS] = {"n_positions", NULL, 512}},
-    .names = {.table = "shared",
-              .stack = {"encoder", "decoder"},
-              .final_norm = "final_layer_norm",
-              .layers = "block",
-              .self = "layer.0.SelfAttention",
-              .self_norm = "layer.0.layer_norm",
-              .cross = "layer.1.EncDecAttention",
-              .cross_norm = "layer.1.layer_norm",
-              .q = "q",
-              .k = "k",
-              .v = "v",
-              .out = "o",
-              .relative = "layer.0.SelfAttention.relative_attention_bias",
-              .gate = {"layer.1.DenseReluDense.wi_0", "layer.2.DenseReluDense.wi_0"},
-              .gated = {"layer.1.DenseReluDense.wi_1", "layer.2.DenseReluDense.wi_1"},
-              .up = {"layer.1.DenseReluDense.wi", "layer.2.DenseReluDense.wi"},
-              .down = {"layer.1.DenseReluDense.wo", "layer.2.DenseReluDense.wo"},
-              .mlp_norm = {"layer.1.layer_norm", "layer.2.layer_norm"},
-              .head = "lm_head"},
+    .names = T5_NAMES,
     .ignored = ignored,
     .read = read,
+};
+
+const struct sw_seq2seq_family sw_family_mt5 = {
+    SW_SEQ2SEQ_OPS("mt5"),
+    .ops.classes = {{"MT5ForConditionalGeneration", "seq2seq"}},
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"d_model", NULL, 512},
+                  [SW_SIZE_LAYERS] = {"num_layers", NULL, 8},
+                  [SW_SIZE_HEADS] = {"num_heads", NULL, 6},
+                  [SW_SIZE_INNER] = {"d_ff", NULL, 1024},
+                  [SW_SIZE_VOCAB] = {"vocab_size", NULL, 250112},
+                  [SW_SIZE_TOKENS] = {"n_positions", NULL, 512}},
+    .names = T5_NAMES,
+    .ignored = ignored,
+    .read = read_mt5,
 };

@@ -33,7 +33,7 @@ void sw_nn_split_linear(sw_graph *g, sw_value param, int dim_out, int dim_in,
     const struct sw_tensor_split inputs = {
         .dim = dim_in, .n_groups = 1, .group = {spec->in}, .unit = spec->rows};
     if (spec->groups[0] > 0) {
-        outputs.n_groups = (int)SW_LEN(spec->groups);
+        outputs.n_groups = spec->groups[2] > 0 ? 3 : 2;
         memcpy(outputs.group, spec->groups, sizeof spec->groups);
     }
     if (param >= 0 && spec->columns > 0 && dim_out >= 0) {

@@ -20,7 +20,8 @@ for config_path in sorted(root.glob("**/config.json")):
     if "CausalLM" not in config.get("architectures", [""])[0] and "LMHead" not in config["architectures"][0]:
         continue
     if not (case / "model.safetensors").exists() or config["model_type"] not in (
-            "gpt2 llama mistral qwen2 qwen3 gemma2 gpt_neox opt phi bloom gptj".split()):
+            "gpt2 llama mistral qwen2 qwen3 gemma gemma2 gemma3_text gpt_neox opt phi phi3 bloom gptj smollm3 olmo2 granite stablelm "
+            "starcoder2 cohere glm4".split()):
         continue
     with tempfile.TemporaryDirectory() as folder:
         ids = [(7 * i * i + i) % config["vocab_size"] for i in range(400)]

@@ -148,6 +148,21 @@ static const struct {
     {"\"model_type\": \"gptj\", \"n_positions\": 96, \"n_embd\": $W, \"n_head\": $H, \"n_layer\": "
      "$L, \"n_inner\": $I, \"vocab_size\": $V, \"rotary_dim\": 2, \"resid_pdrop\": $P",
      TEXT},
+    {"\"model_type\": \"gemma\", \"head_dim\": $D, " DECODER, TEXT},
+    {"\"model_type\": \"gemma3_text\", \"head_dim\": $D, \"sliding_window\": 5, "
+     "\"sliding_window_pattern\": 2, " DECODER,
+     TEXT},
+    {"\"model_type\": \"phi3\", \"resid_pdrop\": $P, " DECODER, TEXT},
+    {"\"model_type\": \"smollm3\", \"no_rope_layer_interval\": 2, " DECODER, TEXT},
+    {"\"model_type\": \"olmo2\", " DECODER, TEXT},
+    {"\"model_type\": \"granite\", \"residual_multiplier\": 0.5, \"logits_scaling\": 2.0, " DECODER,
+     TEXT},
+    {"\"model_type\": \"stablelm\", \"qk_layernorm\": $B, \"use_parallel_residual\": $B, "
+     "\"hidden_dropout\": $P, \"partial_rotary_factor\": 1.0, " DECODER,
+     TEXT},
+    {"\"model_type\": \"starcoder2\", \"residual_dropout\": $P, " DECODER, TEXT},
+    {"\"model_type\": \"cohere\", \"use_qk_norm\": $B, " DECODER, TEXT},
+    {"\"model_type\": \"glm4\", \"head_dim\": $D, \"partial_rotary_factor\": 1.0, " DECODER, TEXT},
     {"\"model_type\": \"bert\", " ENCODER, RECORDS_OF_TEXT | PAIRS},
     {"\"model_type\": \"roberta\", \"pad_token_id\": 0, \"tie_word_embeddings\": $B, " ENCODER,
      RECORDS_OF_TEXT},

@@ -27,14 +27,17 @@ enum axis {
     N_MATH = STAGE
 };
 /* The first choice of each way to run is the reference's. */
-enum { MAX_CHOICES = 11 };
+/* COVERED families are combined with all else; the others have a few rows. */
+enum { COVERED = 11, MAX_CHOICES = 21 };
 static const struct {
     const char *name;
     int n;
     const char *choices[MAX_CHOICES];
 } axes[N_AXES] = {
-    [FAMILY]        = {"family", 11, {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2",
-                                      "gpt_neox", "opt", "phi", "bloom", "gptj"}},
+    [FAMILY]        = {"family", COVERED, {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2",
+                                      "gpt_neox", "opt", "phi", "bloom", "gptj",
+                                      "gemma", "gemma3_text", "phi3", "smollm3", "olmo2",
+                                      "granite", "stablelm", "starcoder2", "cohere", "glm4"}},
     [PRECISION]     = {"precision", 3, {"fp32", "bf16", "fp16"}},
     [MICRO_BATCHES] = {"micro-batches", 3, {"8", "6", "1"}},
     [SIZES]         = {"sizes", 2, {"odd", "round"}},
@@ -181,6 +184,15 @@ static const char *special_of(const struct row *row)
         [6] = ", \"rotary_pct\": 0.6",
         [10] = ", \"rotary_dim\": 4",
         [8] = ", \"partial_rotary_factor\": 0.6",
+        [COVERED + 1] = ", \"sliding_window\": 3, \"sliding_window_pattern\": 2, "
+                        "\"query_pre_attn_scalar\": 5",
+        [COVERED + 2] = ", \"sliding_window\": 4",
+        [COVERED + 3] = ", \"no_rope_layers\": [1, 0], \"use_sliding_window\": true, "
+                        "\"sliding_window\": 3",
+        [COVERED + 5] = ", \"embedding_multiplier\": 3, \"residual_multiplier\": 0.4, "
+                        "\"logits_scaling\": 2, \"attention_multiplier\": 0.5",
+        [COVERED + 6] = ", \"qk_layernorm\": true, \"partial_rotary_factor\": 0.6",
+        [COVERED + 8] = ", \"use_qk_norm\": true, \"logit_scale\": 0.5",
     };
     const char *special = all[row->at[FAMILY]];
     return special ? special : "";
@@ -606,6 +618,36 @@ void matrix_on_disk(enum matrix_devices devices, int n_steps)
     }
 }
 
+void matrix_of_families(enum matrix_devices devices, int n_steps)
+{
+    const struct choices device = choices_of(devices, DEVICE);
+    int family = COVERED;
+    for (; family < MAX_CHOICES && axes[FAMILY].choices[family]; family++) {
+        const int way = family - COVERED; /* each its own dtype, places, sizes and schedule */
+        struct row row = {.at = {[FAMILY] = (int8_t)family,
+                                 [PRECISION] = (int8_t)(way % 3),
+                                 [MICRO_BATCHES] = (int8_t)(way % 2),
+                                 [SIZES] = (int8_t)(way / 2 % 2),
+                                 [TABLE] = (int8_t)(way / 3 % 2),
+                                 [PACKING] = (int8_t)(way % 5 == 1),
+                                 [FROZEN] = (int8_t)(2 * (way % 4 == 3)),
+                                 [STAGE] = 3,
+                                 [RANKS] = (int8_t)(1 + way % 2),
+                                 [RECOMPUTE] = (int8_t)(way % 4),
+                                 [SCHEDULE] = (int8_t)(way % 2),
+                                 [OVERLAP] = 1,
+                                 [STATES] = (int8_t)(1 + way % 2),
+                                 [PARAMS] = (int8_t)(1 + way / 2 % 2),
+                                 [PIECES] = 1,
+                                 [ACTIVATIONS] = (int8_t)(way % 2),
+                                 [TILES] = 1,
+                                 [GENERATION] = (int8_t)(devices == MATRIX_CPU)}};
+        row.at[DEVICE] = (int8_t)(device.first + way % device.n);
+        assert_bits_of_one_rank(&row, n_steps);
+    }
+    print_message("%d families\n", family - COVERED);
+}
+
 void matrix_on_mesh(enum matrix_devices devices, int n_steps)
 {
     const struct choices device = choices_of(devices, DEVICE);
@@ -686,7 +728,7 @@ int matrix_set_up(void **state)
     (void)state;
     struct row row = {0};
     int bad = 0;
-    for (int i = 0; i < 8 * axes[FAMILY].n; i++) {
+    for (int i = 0; i < 8 * MAX_CHOICES && axes[FAMILY].choices[i / 8]; i++) {
         row.at[FAMILY] = (int8_t)(i / 8);
         row.at[SIZES] = (int8_t)(i & 1);
         row.at[DROPOUT] = (int8_t)(i >> 1 & 1);

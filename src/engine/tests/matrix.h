@@ -19,6 +19,8 @@ void matrix_cover(int strength, enum matrix_devices devices, int n_steps);
 /* Runs all states and parameters on disk, at stage 3, without clipping: updates run within
  * backward, in pieces. */
 void matrix_on_disk(enum matrix_devices devices, int n_steps);
+/* Runs each family that matrix_cover leaves out, at stage 3 with tiles and everything offloaded. */
+void matrix_of_families(enum matrix_devices devices, int n_steps);
 /* Runs pipe 2, data 2 and tensor 2 next to tensor 2 alone, on mock or emulated devices. */
 void matrix_on_mesh(enum matrix_devices devices, int n_steps);
 /* Runs ZeRO stages on emulated GPUs whose library exchanges among the ranks: each stage with

@@ -23,7 +23,15 @@ static void a_mesh_gives_the_bits_of_its_slices(void **state)
     matrix_on_mesh(MATRIX_EMU, STEPS);
 }
 
+static void each_other_family_gives_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    skip_without_emulation();
+    matrix_of_families(MATRIX_EMU, STEPS);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_other_family_gives_the_bits_of_one_rank),
     cmocka_unit_test(a_mesh_gives_the_bits_of_its_slices),
     cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
 };

@@ -23,7 +23,14 @@ static void on_disk_the_update_is_within_backward(void **state)
     matrix_on_disk(MATRIX_CPU, STEPS);
 }
 
+static void each_other_family_gives_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    matrix_of_families(MATRIX_CPU, 2);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(each_other_family_gives_the_bits_of_one_rank),
     cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),
     cmocka_unit_test(on_disk_the_update_is_within_backward),
 };

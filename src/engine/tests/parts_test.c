@@ -616,6 +616,15 @@ static const struct model_case cases[] = {
      .ranks = {2, 4}, .sublayers = 4},
     {"gemma2", "{\"model_type\": \"gemma2\", \"head_dim\": 4, " SIZES("12", "4") "}", SPEC, SW_F64,
      .ranks = {4}, .sublayers = 4},
+    {"phi3", "{\"model_type\": \"phi3\", " SIZES("12", "4") "}", SPEC, SW_F64, .trains = true,
+     .ranks = {2, 4}, .sublayers = 4},
+    {"olmo2", "{\"model_type\": \"olmo2\", " SIZES("12", "4") "}", SPEC, SW_F64, .ranks = {2}},
+    {"cohere", "{\"model_type\": \"cohere\", \"use_qk_norm\": true, " SIZES("12", "4") "}", SPEC,
+     SW_F64, .trains = true, .ranks = {2, 4}},
+    {"stablelm",
+     "{\"model_type\": \"stablelm\", \"qk_layernorm\": true, \"partial_rotary_factor\": 1, " SIZES(
+         "12", "4") "}",
+     SPEC, SW_F64, .ranks = {2}},
     {"gpt_neox", "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, " SIZES("6", "6") "}", SPEC,
      SW_F64, .ranks = {2, 3}, .sublayers = 2, .more = 2}, /* its branches have norms of their own */
     {"gptj",

@@ -93,6 +93,17 @@ static void presets_have_the_published_numbers_of_parameters(void **state)
         {"qwen2.5-7b", 7615616512},
         {"qwen3-0.6b", 596049920},
         {"qwen3-8b", 8190735360},
+        {"gemma-2b", 2506172416},
+        {"gemma-7b", 8537680896},
+        {"gemma-3-1b", 999885952},
+        {"phi-3-mini", 3821079552},
+        {"phi-4", 14659507200},
+        {"smollm3-3b", 3075098624},
+        {"olmo-2-7b", 7298617344},
+        {"granite-3-8b", 8170848256},
+        {"starcoder2-3b", 3030371328},
+        {"command-r", 34980831232},
+        {"glm-4-9b", 9400279040},
         {"gemma-2-2b", 2614341888},
         {"gemma-2-9b", 9241705984},
         {"pythia-160m", 162322944},
@@ -244,6 +255,20 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
          SW_E_UNSUP},
         {"gemma2", "\"num_hidden_layers\": 1, \"layer_types\": [\"chunked_attention\"]",
          "chunked_attention", SW_E_UNSUP},
+        {"gemma", "\"hidden_act\": \"gelu\", \"hidden_activation\": \"relu\"",
+         "hidden_activation \"relu\"", SW_E_FORMAT},
+        {"gemma3_text", "\"rope_parameters\": {\"rope_type\": \"default\"}",
+         "rope_parameters: wanted the members full_attention and sliding_attention", SW_E_FORMAT},
+        {"gemma3_text", "\"use_bidirectional_attention\": true", "use_bidirectional_attention",
+         SW_E_UNSUP},
+        {"gemma3_text", "\"query_pre_attn_scalar\": 0", "query_pre_attn_scalar is 0", SW_E_FORMAT},
+        {"phi3", "\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}", "rope_type",
+         SW_E_UNSUP},
+        {"smollm3", "\"no_rope_layers\": [1, 0]", "no_rope_layers", SW_E_FORMAT},
+        {"granite", "\"logits_scaling\": 0", "logits_scaling is 0", SW_E_FORMAT},
+        {"granite", "\"architectures\": [\"GraniteForSequenceClassification\"]",
+         "GraniteForSequenceClassification", SW_E_UNSUP},
+        {"stablelm", "\"num_key_value_heads\": 5", "num_key_value_heads 5", SW_E_FORMAT},
         {"opt", "\"word_embed_proj_dim\": -1", "word_embed_proj_dim is -1", SW_E_FORMAT},
         {"opt", "\"layerdrop\": 0.1", "layerdrop", SW_E_UNSUP},
         {"bloom", "\"pretraining_tp\": 2, \"slow_but_exact\": true", "slow_but_exact", SW_E_UNSUP},
@@ -463,7 +488,7 @@ static void a_rotary_table_that_is_no_number_is_refused(void **state)
     for (int i = 0; i < 2; i++) {
         struct sw_graph *g = NULL;
         assert_int_equal(sw_graph_open(&options, &g), SW_OK);
-        sw_rotary_table(g, &spec, 8);
+        sw_rotary_table(g, "rotary", &spec, 8);
         assert_int_equal(sw_graph_status(g), i == 0 ? SW_OK : SW_E_FORMAT);
         sw_graph_close(g);
         spec.attention_factor = 1e300;
@@ -582,8 +607,8 @@ static void an_unknown_family_is_refused_with_its_relative(void **state)
 {
     static const struct {
         const char *type, *relative;
-    } rows[] = {{"gemma3_text", "\"gemma2\""},
-                {"xlm-roberta", "\"roberta\""},
+    } rows[] = {{"gemma3", "\"gemma3_text\""},
+                {"xlm-roberta-xl", "\"roberta\""},
                 {"gpt-2", "\"gpt2\""},
                 {"qwen3_next", "\"qwen3\""},
                 {"vit_mae", "\"vit\""},
