@@ -106,7 +106,8 @@ static sw_status open_others(const struct wanted *w, const struct sw_lined_rank 
         }
     }
     if (st < 0) {
-        st = w->refusal ? st : sw_fail_prefix(st, "stage %d of %d", failed, n);
+        /* one that does not fit names its stage itself */
+        st = w->refusal || st == SW_E_NOMEM ? st : sw_fail_prefix(st, "stage %d of %d", failed, n);
         sw_lineup_close(out);
         out->n = failed;
     }

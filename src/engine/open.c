@@ -265,6 +265,16 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     return sw_weights_read_adapter(&e->weights);
 }
 
+/* A plan that does not fit is one of this stage of the pipeline. */
+static sw_status make_plan(struct sw_engine *e)
+{
+    const struct sw_coord pipe = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_PIPE, e->world.rank);
+    const sw_status st = sw_engine_make_plan(e);
+    return st == SW_E_NOMEM && pipe.size > 1 && !e->search.refusal
+               ? sw_fail_prefix(st, "stage %d of %d", pipe.rank, pipe.size)
+               : st;
+}
+
 static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options *o)
 {
     SW_TRY(load_config(e, o));
@@ -279,7 +289,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     if (!o->plan.only) { /* before the ranks search for a plan together */
         SW_TRY(sw_engine_agree_on_setup(e));
     }
-    SW_TRY(sw_engine_make_plan(e));
+    SW_TRY(make_plan(e));
     SW_TRY(sw_weights_index(&e->weights, e->plan));
     return o->plan.only ? SW_OK : prepare(e, o);
 }

@@ -96,6 +96,12 @@ static bool is_unknown(const struct report *r)
     return unknown;
 }
 
+/* True if no work of the step has a rate. */
+static bool is_timeless(const struct report *r)
+{
+    return is_unknown(r) && r->clock.most <= 0;
+}
+
 static const char *words_of(const struct sw_instr *instr)
 {
     return instr->about->tensor ? instr->about->tensor : instr->about->where;
@@ -159,6 +165,11 @@ static void print_text(const struct report *r, struct sw_str *out)
         if (r->parts[k].work > 0) {
             print_part(&r->parts[k], labels[k], k < SW_LOAD_OTHER ? "GFLOP" : "GB", out);
         }
+    }
+    if (is_timeless(r)) {
+        sw_str_puts(out, "the time of a step is unknown: none of this work has a rate (--rates), "
+                         "and nothing is measured without --predict\n");
+        return;
     }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (clock->alone[q] > 0) {
@@ -256,7 +267,7 @@ static void print_json(const struct report *r, struct sw_str *out)
 {
     const struct sw_clock_report *clock = &r->clock;
     sw_str_puts(out, "{");
-    json_number(out, "step_seconds", r->seconds);
+    json_number(out, "step_seconds", is_timeless(r) ? NAN : r->seconds);
     sw_str_puts(out, ",\"parts\":{");
     json_parts(r, out);
     sw_str_puts(out, "}");

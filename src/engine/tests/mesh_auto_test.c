@@ -251,7 +251,11 @@ static void stages_choose_alike(void **state)
         snprintf(budget, sizeof budget, "spillway.device_memory=%d", 500000 + 50000 * i);
         const sw_status st = sw_lineup_open(&options, RANKS, &lineup);
         if (st == SW_E_NOMEM) {
-            continue; /* how much it needs at least depends on the processor's kernels */
+            /* how much it needs at least depends on the processor's kernels */
+            int stage = -1;
+            assert_int_equal(sscanf(sw_error_message(), "stage %d of 4: ", &stage), 1);
+            assert_in_range(stage, 0, 3);
+            continue;
         }
         assert_int_equal(st, SW_OK);
         const struct sw_engine *a = lineup.stages[0].engine, *b = lineup.stages[3].engine;
@@ -269,8 +273,25 @@ static void stages_choose_alike(void **state)
     assert_true(n_differ > 0);
 }
 
+/* Also if it is the first one that does not fit. */
+static void a_stage_that_does_not_fit_is_named(void **state)
+{
+    (void)state;
+    const struct sw_engine_options options = {
+        .config.text = "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": "
+                       "\"AdamW\"}, \"spillway\": {\"micro_batches\": 4, \"device_memory\": 1000, "
+                       "\"mesh\": {\"pipe\": 4}}}",
+        .model.path = test_at("model.json"),
+        .inputs.seq_len = 32,
+        .train.wanted = true};
+    struct sw_lineup lineup;
+    assert_int_equal(sw_lineup_open(&options, RANKS, &lineup), SW_E_NOMEM);
+    assert_non_null(strstr(sw_error_message(), "stage 0 of 4: does not fit: "));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_choose_alike),
+    cmocka_unit_test(a_stage_that_does_not_fit_is_named),
     cmocka_unit_test(all_ranks_take_the_fastest_mesh),
     cmocka_unit_test(bounds_hold),
     cmocka_unit_test(budgets_decide),

@@ -2,6 +2,7 @@
 // Predictions through the engine. Seconds are work divided by the given rates; rates that were not
 // given are measured. Measuring leaves nothing on the disk.
 #include <dirent.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -274,6 +275,22 @@ static double number_behind(const char *text, const char *words)
     return strtod(found + strlen(words), NULL);
 }
 
+/* "node_ranks" alone says where ranks are, and nothing about time. */
+static void without_a_rate_the_time_is_unknown(void **state)
+{
+    static const char *const rates[] = {"node_ranks=3"};
+    (void)state;
+    struct sw_predict_options wanted = {.rates = rates, .n_rates = 1};
+    char *text = ask_text(&wanted);
+    assert_non_null(strstr(text, "the time of a step is unknown"));
+    assert_null(strstr(text, "0.000000 s"));
+    sw_text_free(text);
+    wanted.json = true;
+    struct sw_json_doc *doc = ask(&wanted);
+    assert_true(isnan(at(doc, "step_seconds")));
+    sw_json_close(doc);
+}
+
 static void text_and_json_say_the_same(void **state)
 {
     (void)state;
@@ -390,6 +407,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(measured_are_the_others),
     cmocka_unit_test(updates_on_the_host_are_measured),
     cmocka_unit_test(of_too_many_ranks_exchanges_are_unknown),
+    cmocka_unit_test(without_a_rate_the_time_is_unknown),
     cmocka_unit_test(text_and_json_say_the_same),
     cmocka_unit_test(stages_say_what_they_move),
     cmocka_unit_test(a_step_updates_once_whatever_its_micro_batches),
