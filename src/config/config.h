@@ -157,9 +157,11 @@ struct sw_aio_config {
 
 /* Keys outside of any block. */
 struct sw_misc_config {
-    double gradient_clipping;    /* largest global norm; 0 = no clipping */
-    int communication_data_type; /* enum sw_dtype, SW_DTYPE_COUNT = the working dtype */
-    int64_t steps_per_print;     /* 0 = not given */
+    double gradient_clipping; /* largest global norm; 0 = no clipping */
+    /* enum sw_dtype, SW_DTYPE_COUNT = the working dtype; with several ranks along context that of
+     * seq_parallel_communication_data_type, unless it is null */
+    int communication_data_type;
+    int64_t steps_per_print; /* 0 = not given */
     bool wall_clock_breakdown;
     bool sparse_gradients; /* send only the rows that are not zero if that is shorter */
     const char *log_level; /* NULL = not given */

@@ -393,6 +393,16 @@ static int dtype_of(const struct sw_config *config, const char *path)
                                                        : SW_DTYPE_COUNT;
 }
 
+/* Ranks of the context axis and of the data axis add gradients in one reduction. */
+static void take_communication_dtype(struct sw_config *config)
+{
+    const int of_context = config->parallel.context > 1
+                               ? dtype_of(config, "seq_parallel_communication_data_type")
+                               : SW_DTYPE_COUNT;
+    config->misc.communication_data_type =
+        of_context != SW_DTYPE_COUNT ? of_context : dtype_of(config, "communication_data_type");
+}
+
 static bool value_is_true(const struct sw_config *config, const char *path)
 {
     const struct config_entry *entry = sw_config_find_entry(config, path);
@@ -412,7 +422,7 @@ static sw_status derive_all(struct sw_config *config)
     }
     derive_adam(config);
     SW_TRY(sw_config_derive_mesh(config));
-    config->misc.communication_data_type = dtype_of(config, "communication_data_type");
+    take_communication_dtype(config);
     const struct config_entry *warmup =
         sw_config_find_entry(config, "scheduler.params.warmup_type");
     if (warmup) {

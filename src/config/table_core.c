@@ -29,8 +29,9 @@ static const struct config_field top_fields[] = {
            "dtype that gradients are rounded to for the reduction; null is the working dtype",
            .flags = FIELD_NULL | FIELD_ANY_CASE, BUILT),
     CHOICE("seq_parallel_communication_data_type", NOWHERE, "\"fp32\"", comm_dtypes,
-           "dtype that gradients are rounded to within groups of sequence parallelism",
-           .flags = FIELD_NULL | FIELD_ANY_CASE, LATER),
+           "the same if spillway.mesh.context is above 1, as its ranks add gradients in the same "
+           "reduction; null is communication_data_type",
+           .flags = FIELD_NULL | FIELD_ANY_CASE, BUILT),
     BOOL("prescale_gradients", NOWHERE, "false", "divide by the ranks before the reduction",
          NEEDLESS("gradients are summed in fp32 and averaged once, after the sum")),
     NUMBER("gradient_predivide_factor", NOWHERE, "1.0", 0, HIGHEST,

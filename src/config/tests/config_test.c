@@ -239,6 +239,14 @@ static void our_own_block(void **state)
     assert_int_equal(c->data_types.grad_accum, SW_DTYPE_COUNT);
     assert_int_equal(c->misc.communication_data_type, SW_DTYPE_COUNT);
     sw_config_close(c);
+    c = must("{\"communication_data_type\": \"bf16\"}", NULL, 0);
+    assert_int_equal(c->misc.communication_data_type, SW_BF16);
+    sw_config_close(c);
+    c = must("{\"communication_data_type\": \"bf16\", "
+             "\"sequence_parallel_size\": 2}",
+             NULL, 0);
+    assert_int_equal(c->misc.communication_data_type, SW_F32);
+    sw_config_close(c);
 }
 
 /* ---- sources ---- */

@@ -43,6 +43,7 @@ struct job {
     enum rows rows;
     bool idle; /* trains no step */
     bool keeps_gradients;
+    const char *top;       /* further keys */
     const char *optimizer; /* NULL: AdamW */
     const char *zero;      /* further keys of zero_optimization */
     const char *load, *save;
@@ -50,8 +51,8 @@ struct job {
     double losses[STEPS], norms[STEPS], evaluated;
     int32_t text[NEW];
     /* bytes that the first rank sends along the axis: in a micro-batch, by verb; in all steps */
-    int64_t sent[SW_VERB_COUNT], planned, counted;
-    float *weights; /* [MOST_ELEMS] of all ranks together */
+    int64_t sent[SW_VERB_COUNT], planned, counted, grads; /* grads: along data and context */
+    float *weights;                                       /* [MOST_ELEMS] of all ranks together */
     sw_status status;
     char message[1024];
 };
@@ -131,12 +132,12 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
     char config[1024];
     snprintf(
         config, sizeof config,
-        "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
+        "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, %s"
         "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003%s}}, \"spillway\": "
         "{\"micro_batches\": %d, \"threads\": 1, \"allow_other_math\": true, \"packing\": %s, "
         "\"mesh\": {\"context\": %d, \"tensor\": %d, \"pipe\": %d}}}",
-        B, job->stage, job->zero ? job->zero : "", rule,
+        B, job->top ? job->top : "", job->stage, job->zero ? job->zero : "", rule,
         strcmp(rule, "Adafactor") == 0 ? ", \"relative_step\": false" : "", K,
         job->rows == PACKED ? "true" : "false", job->context, job->tensor, job->pipe);
     const struct sw_engine_options options = {
@@ -196,6 +197,9 @@ static void count_sent(struct job *job, const sw_engine *e)
     }
     for (int32_t i = 0; i < p->n_instrs; i++) {
         const struct sw_instr *instr = &p->instrs[i];
+        if (instr->verb == SW_VERB_REDUCE) {
+            job->grads += sw_instr_traffic(instr, job->context, 0).sent;
+        }
         if (sw_instr_exchanges(instr) && instr->exchange.group == context) {
             job->sent[instr->verb] += sw_instr_traffic(instr, job->context, 0).sent;
         }
@@ -409,6 +413,24 @@ static void bytes_are_those_of_the_formula(void **state)
     check_bytes(odd_path, 4, 4 * 12);
     check_bytes(shared_path, 2, 2 * 16 + 2 * 8);  /* 4 heads and 2 key heads of 4 */
     check_bytes(shared_path, 4, 2 * 16 + 2 * 16); /* each key head on two ranks */
+}
+
+/* Gradients of the tokens of all ranks travel in fp32, unless the key says otherwise. */
+static void gradients_travel_in_the_type_of_sequence_parallelism(void **state)
+{
+    static const char *const tops[] = {
+        "\"bf16\": {\"enabled\": true}, ",
+        "\"bf16\": {\"enabled\": true}, \"seq_parallel_communication_data_type\": \"bf16\", "};
+    int64_t sent[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct job job = {odd_path, .context = 2, .stage = 1, .top = tops[i]};
+        run(&job);
+        sent[i] = job.grads;
+        clear(&job);
+    }
+    assert_true(sent[1] > 0);
+    assert_int_equal(sent[0], 2 * sent[1]);
 }
 
 /* ---- other axes ---- */
@@ -690,6 +712,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(optimizers_follow_one_rank),
     cmocka_unit_test(data_stages_and_tiers_change_no_bit),
     cmocka_unit_test(bytes_are_those_of_the_formula),
+    cmocka_unit_test(gradients_travel_in_the_type_of_sequence_parallelism),
     cmocka_unit_test(tensor_and_pipe_train_beside_it),
     cmocka_unit_test(checkpoints_load_on_other_meshes),
     cmocka_unit_test(rows_of_odd_lines_are_embedded),
