@@ -421,3 +421,5 @@ sw_status sw_fault_set(const char *spec);              /* NULL switches all off 
 /* A pass before a system call. true: it is to fail, and errno is set as the system would. len:
  * bytes to be written, halved and rounded up if it is to write fewer; may be NULL. */
 bool sw_fault_fails(const char *name, size_t *len);
+
+#include "base/protobuf.h"

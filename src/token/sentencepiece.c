@@ -11,7 +11,6 @@
 #include "token/charsmap.h"
 #include "token/normalize.h"
 #include "token/piece_bpe.h"
-#include "token/protobuf.h"
 #include "token/unigram.h"
 
 #include <math.h>
