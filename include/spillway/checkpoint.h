@@ -49,6 +49,30 @@ struct sw_checkpoint_export_options {
 SW_API sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *options,
                                       FILE *out);
 
+struct sw_onnx_options {
+    /* A checkpoint, a folder of checkpoints, a model folder, or an adapter folder, which is merged
+     * into its base. */
+    const char *path;
+    bool best;             /* of a folder, export the checkpoint with the lowest validation loss */
+    const char *folder;    /* the folder to write */
+    int dtype;             /* enum sw_dtype of weights and activations: f32, bf16, f16; -1: f32 */
+    int opset;             /* version of the ONNX operators, 17 to 23; 0: 17 */
+    const char *model;     /* base model of adapters; NULL: the folder that they name */
+    const char *tokenizer; /* tokenizer files to put beside the weights; NULL: those of the model */
+};
+
+/*
+ * sw_export_onnx - write a model as ONNX files, with the files that accompany a model.
+ *
+ * Writes model.onnx, or encoder_model.onnx and decoder_model.onnx, and prints what was written.
+ * Uses constant memory. docs/onnx.md describes the files.
+ *
+ * SW_E_ARG     the folder holds something that no export made, or weights of a model
+ * SW_E_FORMAT  the source is damaged, or lacks a weight
+ * SW_E_UNSUP   an op of the model has no ONNX nodes; the message names it
+ */
+SW_API sw_status sw_export_onnx(const struct sw_onnx_options *options, FILE *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -68,6 +68,7 @@ static const struct {
     SIZE(sw_nvme_info),
     SIZE(sw_nvme_options),
     SIZE(sw_nvme_segment),
+    SIZE(sw_onnx_options),
     SIZE(sw_plan_cluster),
     SIZE(sw_plan_published),
     SIZE(sw_plan_scale),

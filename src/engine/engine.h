@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "device/device.h"
 #include "layout/layout.h"
+#include "onnx/onnx.h"
 #include "plan/plan.h"
 #include "run/run.h"
 #include "search/search.h"
@@ -178,3 +179,27 @@ sw_status sw_engine_open_merge(const char *adapter, const char *base, struct sw_
 sw_status sw_engine_open_merge_of(struct sw_ckpt *ckpt, const char *base,
                                   struct sw_engine_merge *out);
 void sw_engine_close_merge(struct sw_engine_merge *merge);
+
+/* ---- onnx.c ---- */
+
+struct sw_engine_onnx {
+    const char *folder;  /* to write: new, empty, or left by an earlier export */
+    enum sw_dtype dtype; /* f32, f16, bf16 */
+    int opset;
+    const char *task; /* NULL = the model's own */
+};
+/*
+ * sw_engine_onnx_folder - write a model folder as ONNX, with config.json and the files beside it.
+ *
+ * SW_E_ARG    the folder to write holds something that no export made, or weights
+ * SW_E_UNSUP  an op of the model has no nodes
+ */
+sw_status sw_engine_onnx_folder(const char *model, const struct sw_engine_onnx *options,
+                                struct sw_onnx_summary *out);
+/* The same for a PEFT folder and its base (NULL = the one that it names), which are merged. */
+sw_status sw_engine_onnx_adapter(const char *adapter, const char *base,
+                                 const struct sw_engine_onnx *options, struct sw_onnx_summary *out);
+/* The same for a checkpoint, without the files beside it. base: for one of adapters. */
+sw_status sw_engine_onnx_checkpoint(struct sw_ckpt *ckpt, const char *base,
+                                    const struct sw_engine_onnx *options,
+                                    struct sw_onnx_summary *out);

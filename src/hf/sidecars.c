@@ -46,6 +46,7 @@ static bool is_sidecar(const char *name)
                                           ".pt",          ".pth",
                                           ".ckpt",        ".h5",
                                           ".msgpack",     ".onnx",
+                                          ".onnx.data",   ".onnx_data",
                                           ".gguf",        ".tmp"};
     if (name[0] == '.' || strcmp(name, "config.json") == 0 || strcasecmp(name, "README.md") == 0) {
         return false;

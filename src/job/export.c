@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports a checkpoint as a Hugging Face folder: chooses the checkpoint, then writes its weights
-// and the files of its run.
+// Exports a checkpoint as a Hugging Face folder, or a model as ONNX: chooses the checkpoint, then
+// writes its weights and the files of its run.
 #include "spillway/checkpoint.h"
 
 #include <math.h>
@@ -167,10 +167,29 @@ static sw_status merge_adapter(const struct sw_checkpoint_export_options *o, FIL
     return st < 0 ? st : put_tokenizer(o->tokenizer ? o->tokenizer : own, o->folder);
 }
 
+/* Opens the checkpoint that a path stands for, or the best one of a folder. */
+static sw_status open_path(const char *path, bool want_best, struct sw_ckpt **out)
+{
+    struct sw_str best = {0};
+    if (want_best && is_one(path)) {
+        return SW_FAIL(SW_E_ARG,
+                       "--best chooses among the checkpoints of a folder, and %s is one of them",
+                       path);
+    }
+    sw_str_puts(&best, path);
+    while (best.len > 1 && best.ptr[best.len - 1] == '/') {
+        best.ptr[--best.len] = '\0';
+    }
+    sw_str_puts(&best, want_best ? "/best" : "");
+    const sw_status st = best.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                                     : open_one(best.ptr, out);
+    sw_str_fini(&best);
+    return st;
+}
+
 sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *options, FILE *out)
 {
     struct sw_ckpt *ckpt = NULL;
-    struct sw_str best = {0};
     SW_TRY_OPTIONS(options);
     if (options->model && !options->merge) {
         return SW_FAIL(SW_E_ARG, "--model is the base of adapters; it needs --merge");
@@ -178,20 +197,78 @@ sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *option
     if (is_adapter(options->path)) {
         return merge_adapter(options, out);
     }
-    if (options->best && is_one(options->path)) {
-        return SW_FAIL(SW_E_ARG,
-                       "--best chooses among the checkpoints of a folder, and %s is one of them",
-                       options->path);
-    }
-    sw_str_puts(&best, options->path);
-    while (best.len > 1 && best.ptr[best.len - 1] == '/') {
-        best.ptr[--best.len] = '\0';
-    }
-    sw_str_puts(&best, options->best ? "/best" : "");
-    sw_status st = best.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                               : open_one(best.ptr, &ckpt);
-    st = st < 0 ? st : export_checkpoint(options, ckpt, out);
+    SW_TRY(open_path(options->path, options->best, &ckpt));
+    const sw_status st = export_checkpoint(options, ckpt, out);
     sw_ckpt_close(ckpt);
-    sw_str_fini(&best);
+    return st;
+}
+
+/* ---- ONNX ---- */
+
+static struct sw_engine_onnx onnx_options(const struct sw_onnx_options *o)
+{
+    return (struct sw_engine_onnx){.folder = o->folder,
+                                   .dtype = o->dtype < 0 ? SW_F32 : (enum sw_dtype)o->dtype,
+                                   .opset = o->opset > 0 ? o->opset : SW_ONNX_OPSET};
+}
+
+static void print_onnx(const struct sw_engine_onnx *to, const struct sw_onnx_summary *summary,
+                       const char *from, FILE *out)
+{
+    char bytes[32];
+    for (int i = 0; i < summary->n_files; i++) {
+        fprintf(out, "%s%s/%s", i > 0 ? ", " : "", to->folder, summary->files[i]);
+    }
+    fprintf(out, ": opset %d, %lld nodes, %lld weights in %s, %s%s; of %s\n", to->opset,
+            (long long)summary->nodes, (long long)summary->weights, sw_dtype_name(to->dtype),
+            sw_format_bytes(bytes, sizeof bytes, (double)summary->bytes),
+            summary->external ? ", weights in .data" : "", from);
+}
+
+static sw_status onnx_checkpoint(const struct sw_onnx_options *o, struct sw_ckpt *ckpt, FILE *out)
+{
+    const struct sw_engine_onnx to = onnx_options(o);
+    struct sw_onnx_summary summary;
+    struct sw_str note = {0};
+    SW_TRY(sw_engine_onnx_checkpoint(ckpt, o->model, &to, &summary));
+    SW_TRY(put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder));
+    describe(ckpt, o->best, &note);
+    print_onnx(&to, &summary, sw_str_text(&note), out);
+    sw_str_fini(&note);
+    return SW_OK;
+}
+
+/* A folder with a model, or with adapters, is no checkpoint. */
+static sw_status onnx_folder(const struct sw_onnx_options *o, FILE *out)
+{
+    const struct sw_engine_onnx to = onnx_options(o);
+    struct sw_onnx_summary summary;
+    if (o->best) {
+        return SW_FAIL(SW_E_ARG, "--best chooses among checkpoints, and %s is a model", o->path);
+    }
+    SW_TRY(is_adapter(o->path) ? sw_engine_onnx_adapter(o->path, o->model, &to, &summary)
+                               : sw_engine_onnx_folder(o->path, &to, &summary));
+    SW_TRY(put_tokenizer(o->tokenizer, o->folder));
+    print_onnx(&to, &summary, o->path, out);
+    return SW_OK;
+}
+
+static bool is_model(const char *path)
+{
+    char config[4096];
+    const int n = snprintf(config, sizeof config, "%s/config.json", path);
+    return n > 0 && (size_t)n < sizeof config && access(config, F_OK) == 0;
+}
+
+sw_status sw_export_onnx(const struct sw_onnx_options *options, FILE *out)
+{
+    struct sw_ckpt *ckpt = NULL;
+    SW_TRY_OPTIONS(options);
+    if (is_adapter(options->path) || is_model(options->path)) {
+        return onnx_folder(options, out);
+    }
+    SW_TRY(open_path(options->path, options->best, &ckpt));
+    const sw_status st = onnx_checkpoint(options, ckpt, out);
+    sw_ckpt_close(ckpt);
     return st;
 }

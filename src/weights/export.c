@@ -169,9 +169,10 @@ static sw_status write_weights(const char *folder, const struct listing *list)
     return st;
 }
 
-/* Writes config.json with the dtype of the weights, under the key that it uses: "dtype" since
+/* The dtype is under the key that it uses: "dtype" since
  * transformers 5, "torch_dtype" before. */
-static sw_status write_config(const char *folder, const struct sw_json *config, enum sw_dtype dtype)
+sw_status sw_weights_write_config(const char *folder, const struct sw_json *config,
+                                  enum sw_dtype dtype)
 {
     const char *name = dtype == SW_F32 ? "float32" : dtype == SW_BF16 ? "bfloat16" : "float16";
     struct sw_json_doc *doc = NULL;
@@ -310,7 +311,7 @@ static sw_status write_beside(struct sw_weights *w, const char *folder, enum sw_
                               bool with_sidecars)
 {
     SW_TRY(w->lora ? write_adapter_of(w, folder)
-                   : write_config(folder, sw_json_root(w->source.doc), dtype));
+                   : sw_weights_write_config(folder, sw_json_root(w->source.doc), dtype));
     if (!with_sidecars) {
         return SW_OK;
     }
@@ -444,7 +445,7 @@ sw_status sw_weights_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
     st = st < 0 ? st : write_weights(folder, &list);
     st = st < 0      ? st
          : x.adapter ? write_adapter_config(folder, x.adapter)
-                     : write_config(folder, x.model, *dtype);
+                     : sw_weights_write_config(folder, x.model, *dtype);
     sw_arena_fini(&names);
     sw_free(m.index);
     sw_free(list.specs);
@@ -472,6 +473,6 @@ sw_status sw_weights_export_merged(struct sw_merge *merge, const char *folder, e
     }
     sw_status st = write_weights(folder, &list);
     sw_free(list.specs);
-    st = st < 0 ? st : write_config(folder, sw_merge_config(merge), *dtype);
+    st = st < 0 ? st : sw_weights_write_config(folder, sw_merge_config(merge), *dtype);
     return st < 0 ? st : sw_hf_copy_sidecars(sw_merge_base(merge), folder);
 }

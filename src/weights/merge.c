@@ -111,6 +111,16 @@ struct sw_safetensor_spec sw_merge_spec(const struct sw_merge *m, int64_t i)
     return (struct sw_safetensor_spec){item->name, SW_F32, item->param->work->layout.whole};
 }
 
+int64_t sw_merge_find(const struct sw_merge *m, const char *param)
+{
+    for (int64_t i = 0; i < m->n; i++) {
+        if (strcmp(m->items[i].param->work->name, param) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 bool sw_merge_changes(const struct sw_merge *m, int64_t i)
 {
     return m->items[i].adapted || !m->items[i].base;

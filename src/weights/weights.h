@@ -137,6 +137,27 @@ sw_status sw_weights_export_folder(struct sw_weights *w, sw_comm *comm, const ch
 sw_status sw_weights_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
                                        enum sw_dtype *dtype);
 
+/* Writes config.json with the dtype of the weights. */
+sw_status sw_weights_write_config(const char *folder, const struct sw_json *config,
+                                  enum sw_dtype dtype);
+
+/* ---- values by name (named.c) ---- */
+
+/* The values of a model, by the names of its parameters: one of these, borrowed. */
+struct sw_named_values {
+    const struct sw_weights *folder; /* with its files open */
+    struct sw_ckpt *ckpt;
+    struct sw_merge *merge;
+};
+/* Elements [first, first + n) as f32. values: struct sw_named_values. SW_E_FORMAT: there is no such
+ * parameter, or it has another shape. */
+sw_status sw_named_values_fetch(void *values, const char *name, const struct sw_shape *shape,
+                                int64_t first, int64_t n, float *out);
+/* The configuration of a checkpoint's model, as a document of its own. */
+sw_status sw_weights_checkpoint_config(struct sw_ckpt *ckpt, struct sw_json_doc **out);
+/* True if the checkpoint has adapters, not a model. */
+bool sw_weights_has_adapter(struct sw_ckpt *ckpt);
+
 /* ---- checkpoints ---- */
 
 /* The training run that drives an engine; set on rank 0 only. Borrowed until the engine closes. */
@@ -209,6 +230,8 @@ void sw_merge_close(struct sw_merge *merge);
 int64_t sw_merge_n(const struct sw_merge *merge);
 /* Tensor i under its name in the base's files. Its values are returned as f32. */
 struct sw_safetensor_spec sw_merge_spec(const struct sw_merge *merge, int64_t i);
+/* The tensor of a parameter; -1 = none. */
+int64_t sw_merge_find(const struct sw_merge *merge, const char *param);
 /* True if adapters change tensor i. */
 bool sw_merge_changes(const struct sw_merge *merge, int64_t i);
 /* Elements [first, first + n). */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Who names a kind of op. Everybody else asks its row (struct sw_op_info), so that a new op needs no line elsewhere.
-#   graph, nn, model, device/cpu, device/gpu   all kinds
+#   graph, nn, model, onnx, device/cpu, device/gpu   all kinds
 #   plan/fuse.c                    what it joins
 #   another pass                   what it makes
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
@@ -25,7 +25,7 @@ may_name() {
 
 bad=0
 for file in $(find src -name '*.[ch]' ! -path '*/tests/*' ! -path 'src/graph/*' ! -path 'src/nn/*' \
-    ! -path 'src/model/*' ! -path 'src/device/cpu/*' ! -path 'src/device/gpu/*' -exec grep -l SW_OP_ {} + | sort); do
+    ! -path 'src/model/*' ! -path 'src/onnx/*' ! -path 'src/device/cpu/*' ! -path 'src/device/gpu/*' -exec grep -l SW_OP_ {} + | sort); do
     found=$(awk -f "$here/code.awk" "$file" | grep -oE ':[0-9]+:|SW_OP_[A-Z_]+' | awk '
         /^:/ { line = $0; next }
         { print line $0 }' | grep -vE ":SW_OP_($(may_name "$file"))\$" || true)

@@ -219,12 +219,80 @@ static void a_folder_of_others_is_refused(void **state)
     }
 }
 
+/* ---- ONNX ---- */
+
+static const char *export_onnx(const char *path, const char *folder)
+{
+    const struct sw_onnx_options o = {
+        .path = test_at(path), .folder = test_at(folder), .dtype = -1};
+    if (sw_export_onnx(&o, quiet) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    return o.folder;
+}
+
+static void export_folder(const char *path, const char *folder, bool merge)
+{
+    const struct sw_checkpoint_export_options o = {
+        .path = test_at(path), .folder = test_at(folder), .dtype = -1, .merge = merge};
+    if (sw_checkpoint_export(&o, quiet) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    char *texts[2];
+    size_t lens[2];
+    assert_true(sw_file_read(a, &texts[0], &lens[0]) >= 0);
+    assert_true(sw_file_read(b, &texts[1], &lens[1]) >= 0);
+    assert_int_equal(lens[0], lens[1]);
+    assert_memory_equal(texts[0], texts[1], lens[0]);
+    sw_free(texts[0]);
+    sw_free(texts[1]);
+}
+
+static void onnx_files_are_the_same_from_a_run_and_from_its_folder(void **state)
+{
+    (void)state;
+    export_folder("base", "onnx_model", false);
+    export_onnx("base", "onnx_run");
+    export_onnx("onnx_model", "onnx_folder");
+    assert_same_file(test_at("onnx_run/model.onnx"), test_at("onnx_folder/model.onnx"));
+    assert_same_file(test_at("onnx_run/config.json"), test_at("onnx_folder/config.json"));
+}
+
+static void onnx_files_of_adapters_are_those_of_the_merged_model(void **state)
+{
+    (void)state;
+    export_folder("lora", "onnx_merged", true);
+    export_folder("lora", "onnx_adapter", false);
+    export_onnx("lora", "onnx_lora");
+    export_onnx("onnx_merged", "onnx_of_merged");
+    export_onnx("onnx_adapter", "onnx_of_adapter");
+    assert_same_file(test_at("onnx_lora/model.onnx"), test_at("onnx_of_merged/model.onnx"));
+    assert_same_file(test_at("onnx_lora/model.onnx"), test_at("onnx_of_adapter/model.onnx"));
+}
+
+static void onnx_files_beside_weights_are_refused(void **state)
+{
+    (void)state;
+    const struct sw_onnx_options o = {
+        .path = test_at("base"), .folder = test_at("onnx_model"), .dtype = -1};
+    export_folder("base", "onnx_model", false);
+    assert_int_equal(sw_export_onnx(&o, quiet), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "has weights of a model; name another folder"));
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_damaged_is_not_exported),
     cmocka_unit_test(a_killed_export_is_repeated),
     cmocka_unit_test(a_killed_export_of_adapters_is_repeated),
     cmocka_unit_test(a_killed_merge_is_repeated),
     cmocka_unit_test(a_folder_of_others_is_refused),
+    cmocka_unit_test(onnx_files_are_the_same_from_a_run_and_from_its_folder),
+    cmocka_unit_test(onnx_files_of_adapters_are_those_of_the_merged_model),
+    cmocka_unit_test(onnx_files_beside_weights_are_refused),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_runs,

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models as ONNX files: opens a source (a folder, a checkpoint, or a base with adapters), and
+// writes the files of the room onnx with those that accompany a model.
+#include "engine/private.h"
+
+/* A source that is open: the model, its configuration, and its values. */
+struct source {
+    const struct sw_model *model;
+    const struct sw_json *config;
+    struct sw_named_values values;
+    const char *beside; /* folder of the files that accompany it; NULL = none */
+};
+
+static sw_status write_source(struct source *source, const struct sw_engine_onnx *options,
+                              struct sw_onnx_summary *out)
+{
+    const struct sw_onnx_export_options to = {
+        .model = source->model,
+        .values = {.fetch = sw_named_values_fetch, .ctx = &source->values},
+        .folder = options->folder,
+        .dtype = options->dtype,
+        .opset = options->opset,
+    };
+    if (sw_is_folder(options->folder) && sw_hf_folder_has_weights(options->folder)) {
+        return SW_FAIL(SW_E_ARG,
+                       "%s has weights of a model; name another folder, since an ONNX file beside "
+                       "them would be of another model",
+                       options->folder);
+    }
+    SW_TRY(sw_weights_claim_folder(options->folder, false));
+    SW_TRY(source->beside ? sw_hf_copy_sidecars(source->beside, options->folder) : SW_OK);
+    SW_TRY(sw_weights_write_config(options->folder, source->config, options->dtype));
+    return sw_onnx_export(&to, out);
+}
+
+sw_status sw_engine_onnx_folder(const char *model, const struct sw_engine_onnx *options,
+                                struct sw_onnx_summary *out)
+{
+    const struct sw_engine_options engine = {.model = {.path = model, .task = options->task}};
+    struct sw_weights w = {.options = &engine};
+    sw_status st = sw_weights_open(&w);
+    if (st >= 0 && !w.source.files) {
+        st = SW_FAIL(SW_E_ARG, "%s: it has no weights; wanted a folder with some", model);
+    }
+    if (st >= 0) {
+        struct source source = {w.model, sw_json_root(w.source.doc), {.folder = &w}, model};
+        st = write_source(&source, options, out);
+    }
+    sw_weights_close(&w);
+    return st;
+}
+
+static sw_status write_merged(struct sw_engine_merge *m, const struct sw_engine_onnx *options,
+                              struct sw_onnx_summary *out)
+{
+    struct source source = {m->engine->weights.model,
+                            sw_merge_config(m->merge),
+                            {.merge = m->merge},
+                            sw_merge_base(m->merge)};
+    const sw_status st = write_source(&source, options, out);
+    sw_engine_close_merge(m);
+    return st;
+}
+
+sw_status sw_engine_onnx_adapter(const char *adapter, const char *base,
+                                 const struct sw_engine_onnx *options, struct sw_onnx_summary *out)
+{
+    struct sw_engine_merge m = {0};
+    SW_TRY(sw_engine_open_merge(adapter, base, &m));
+    return write_merged(&m, options, out);
+}
+
+sw_status sw_engine_onnx_checkpoint(struct sw_ckpt *ckpt, const char *base,
+                                    const struct sw_engine_onnx *options,
+                                    struct sw_onnx_summary *out)
+{
+    struct sw_engine_merge m = {0};
+    struct sw_json_doc *doc = NULL;
+    struct sw_model *model = NULL;
+    if (sw_weights_has_adapter(ckpt)) {
+        SW_TRY(sw_engine_open_merge_of(ckpt, base, &m));
+        return write_merged(&m, options, out);
+    }
+    SW_TRY(sw_weights_checkpoint_config(ckpt, &doc));
+    const struct sw_model_options as = {.task = options->task};
+    sw_status st = sw_model_open(doc, &as, &model);
+    if (st >= 0) {
+        struct source source = {model, sw_json_root(doc), {.ckpt = ckpt}, NULL};
+        st = write_source(&source, options, out);
+    }
+    sw_model_close(model);
+    sw_json_close(doc);
+    return st;
+}
