@@ -32,7 +32,7 @@ static bool is_input(const struct part *part, sw_value v)
 }
 
 /* Marks the ops that outputs depend on: producers come before users. */
-static void mark_needed(struct onnx_emit *e, const struct part *part, bool *wanted)
+static void mark_needed(struct sw_onnx_emit *e, const struct part *part, bool *wanted)
 {
     for (int i = 0; i < part->n_outputs; i++) {
         wanted[part->outputs[i].value] = true;
@@ -51,17 +51,17 @@ static void mark_needed(struct onnx_emit *e, const struct part *part, bool *want
 
 /* ---- leaves ---- */
 
-static void add_input(struct onnx_emit *e, const char *name, sw_value v)
+static void add_input(struct sw_onnx_emit *e, const char *name, sw_value v)
 {
-    struct onnx_file *file = &e->file;
+    struct sw_onnx_file *file = &e->file;
     SW_ASSERT(file->n_inputs < (int)SW_LEN(file->inputs));
-    file->inputs[file->n_inputs++] =
-        (struct onnx_port){name, onnx_type_of(e->graph->values[v].dtype), e->forward->dims[v]};
+    file->inputs[file->n_inputs++] = (struct sw_onnx_port){
+        name, sw_onnx_type_of(e->graph->values[v].dtype), e->forward->dims[v]};
     e->names[v] = name;
 }
 
 /* Inputs of the task. Positions are counted in the graph. */
-static void add_inputs(struct onnx_emit *e, const struct part *part, const bool *wanted)
+static void add_inputs(struct sw_onnx_emit *e, const struct part *part, const bool *wanted)
 {
     for (int i = 0; i < part->n_inputs; i++) {
         add_input(e, part->inputs[i].name, part->inputs[i].value);
@@ -91,42 +91,42 @@ static void *wide_data(const struct sw_value_info *info)
     return data;
 }
 
-static void add_constant(struct onnx_emit *e, sw_value v)
+static void add_constant(struct sw_onnx_emit *e, sw_value v)
 {
     const struct sw_value_info *info = &e->graph->values[v];
-    const struct onnx_dims *dims = &e->forward->dims[v];
+    const struct sw_onnx_dims *dims = &e->forward->dims[v];
     struct sw_shape shape = info->shape;
-    enum onnx_constant kind = ONNX_FIXED;
-    const sw_status st = onnx_forward_constant(e->forward, v, &kind);
+    enum sw_onnx_constant kind = ONNX_FIXED;
+    const sw_status st = sw_onnx_forward_constant(e->forward, v, &kind);
     void *data = st < 0 ? NULL : wide_data(info);
     if (!data) {
-        onnx_fail(&e->file,
-                  st < 0 ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
+        sw_onnx_fail(&e->file,
+                     st < 0 ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
         return;
     }
     shape.dims[0] = kind == ONNX_REPEATED ? 1 : shape.dims[0];
-    e->names[v] = onnx_tensor(&e->file, info->name, onnx_type_of(info->dtype), shape, data);
+    e->names[v] = sw_onnx_tensor(&e->file, info->name, sw_onnx_type_of(info->dtype), shape, data);
     sw_free(data);
     e->centered[v] = kind == ONNX_CENTERED;
     e->scope = "sizes";
     if (kind == ONNX_REPEATED) {
-        e->names[v] = ONNX_ADD(e, "Expand", e->names[v], onnx_shape_value(e, dims));
+        e->names[v] = ONNX_ADD(e, "Expand", e->names[v], sw_onnx_shape_value(e, dims));
     } else if (kind == ONNX_PREFIX && shape.rank == 1) { /* positions; others are read by row */
-        e->names[v] =
-            onnx_slice(e, e->names[v], 0, onnx_int(&e->file, 0), onnx_size_value(e, &dims->of[0]));
+        e->names[v] = sw_onnx_slice(e, e->names[v], 0, sw_onnx_int(&e->file, 0),
+                                    sw_onnx_size_value(e, &dims->of[0]));
     }
 }
 
-static void add_leaf(struct onnx_emit *e, sw_value v)
+static void add_leaf(struct sw_onnx_emit *e, sw_value v)
 {
     const struct sw_value_info *info = &e->graph->values[v];
     switch (info->role) {
     case SW_ROLE_PARAM:
         e->names[v] =
-            onnx_tensor(&e->file, info->name, onnx_type_of(info->dtype), info->shape, NULL);
+            sw_onnx_tensor(&e->file, info->name, sw_onnx_type_of(info->dtype), info->shape, NULL);
         return;
     case SW_ROLE_INPUT: /* positions; the others are there */
-        e->names[v] = onnx_range(e, &e->forward->dims[v].of[e->forward->dims[v].rank - 1]);
+        e->names[v] = sw_onnx_range(e, &e->forward->dims[v].of[e->forward->dims[v].rank - 1]);
         return;
     case SW_ROLE_STATE:
         if (info->data) {
@@ -138,7 +138,7 @@ static void add_leaf(struct onnx_emit *e, sw_value v)
     case SW_ROLE_GRAD:
         break;
     }
-    onnx_refuse(e, "reads what a forward of logits has not");
+    sw_onnx_refuse(e, "reads what a forward of logits has not");
 }
 
 /* ---- ops ---- */
@@ -149,9 +149,9 @@ static bool knows_distances(enum sw_op_kind kind)
     return kind == SW_OP_EMBEDDING || kind == SW_OP_RELATIVE_BIAS || kind == SW_OP_RELATIVE_SCORES;
 }
 
-static void emit_op(struct onnx_emit *e, const struct sw_op *op)
+static void emit_op(struct sw_onnx_emit *e, const struct sw_op *op)
 {
-    const struct onnx_row *row = onnx_row_of(op->kind);
+    const struct sw_onnx_row *row = sw_onnx_row_of(op->kind);
     const struct sw_graph *g = e->graph;
     e->op = op;
     for (int k = 0; k < op->n_in; k++) {
@@ -160,30 +160,30 @@ static void emit_op(struct onnx_emit *e, const struct sw_op *op)
         }
         e->scope = op->scope >= 0 ? g->scopes[op->scope].name : "";
         if (e->file.status >= 0 && e->centered[op->in[k]] && !knows_distances(op->kind)) {
-            onnx_refuse(e, "reads a table by distance");
+            sw_onnx_refuse(e, "reads a table by distance");
         }
     }
     if (e->file.status < 0) {
         return;
     }
     if (!row->emit) {
-        onnx_refuse(e, row->reason ? row->reason : "has no row in the table of ONNX nodes");
+        sw_onnx_refuse(e, row->reason ? row->reason : "has no row in the table of ONNX nodes");
         return;
     }
     row->emit(e);
 }
 
 /* The tensor of an output has its name. A tensor that is something else already is copied. */
-static void add_output(struct onnx_emit *e, const char *name, sw_value v)
+static void add_output(struct sw_onnx_emit *e, const char *name, sw_value v)
 {
-    struct onnx_file *file = &e->file;
+    struct sw_onnx_file *file = &e->file;
     const char *made = e->names[v];
     bool renamed = false;
     for (int i = 0; i < file->n_outputs; i++) {
         made = made == file->outputs[i].name ? "" : made;
     }
     for (int64_t i = 0; i < file->n_nodes; i++) {
-        struct onnx_node *node = &file->nodes[i];
+        struct sw_onnx_node *node = &file->nodes[i];
         if (made && *made && node->out == made) {
             node->out = name;
             renamed = true;
@@ -197,12 +197,12 @@ static void add_output(struct onnx_emit *e, const char *name, sw_value v)
         ONNX_ADD(e, "Identity", e->names[v]);
         file->nodes[file->n_nodes - 1].out = name;
     }
-    file->outputs[file->n_outputs++] =
-        (struct onnx_port){name, onnx_type_of(e->graph->values[v].dtype), e->forward->dims[v]};
+    file->outputs[file->n_outputs++] = (struct sw_onnx_port){
+        name, sw_onnx_type_of(e->graph->values[v].dtype), e->forward->dims[v]};
     e->names[v] = name;
 }
 
-static sw_status emit_all(struct onnx_emit *e, const struct part *part, bool *wanted)
+static sw_status emit_all(struct sw_onnx_emit *e, const struct part *part, bool *wanted)
 {
     mark_needed(e, part, wanted);
     add_inputs(e, part, wanted);
@@ -217,12 +217,12 @@ static sw_status emit_all(struct onnx_emit *e, const struct part *part, bool *wa
     return e->file.status;
 }
 
-static sw_status write_part(const struct onnx_forward *f, const struct part *part,
+static sw_status write_part(const struct sw_onnx_forward *f, const struct part *part,
                             const struct sw_onnx_export_options *options,
                             struct sw_onnx_summary *summary)
 {
     const size_t n_values = (size_t)f->graph->n_values + 1;
-    struct onnx_emit e = {.forward = f, .graph = f->graph, .opset = options->opset, .scope = ""};
+    struct sw_onnx_emit e = {.forward = f, .graph = f->graph, .opset = options->opset, .scope = ""};
     sw_arena_init(&e.file.arena, "onnx");
     e.file.opset = options->opset;
     e.file.graph_name = f->model->ops->model_type;
@@ -234,8 +234,8 @@ static sw_status write_part(const struct onnx_forward *f, const struct part *par
     sw_status st = e.names && e.centered && e.needed && wanted
                        ? emit_all(&e, part, wanted)
                        : SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph");
-    st = st < 0 ? st : onnx_write(&e.file, options, part->name, summary);
-    onnx_file_fini(&e.file);
+    st = st < 0 ? st : sw_onnx_write(&e.file, options, part->name, summary);
+    sw_onnx_file_fini(&e.file);
     sw_names_close(&e.memo);
     sw_free(e.memos);
     sw_free(e.names);
@@ -256,7 +256,7 @@ static void add_part_output(struct part *part, const char *name, sw_value v)
 }
 
 /* The outputs that the losses of the task compare, or the trunk's. */
-static void add_outputs(const struct onnx_forward *f, struct part *part)
+static void add_outputs(const struct sw_onnx_forward *f, struct part *part)
 {
     const struct sw_task *task = f->model->task;
     for (int i = 0; i < task->n_losses; i++) {
@@ -281,7 +281,7 @@ static sw_value shifted_labels(const struct sw_graph *g)
     return SW_NO_VALUE;
 }
 
-static sw_status write_whole(const struct onnx_forward *f,
+static sw_status write_whole(const struct sw_onnx_forward *f,
                              const struct sw_onnx_export_options *options,
                              struct sw_onnx_summary *summary)
 {
@@ -295,7 +295,7 @@ static sw_status write_whole(const struct onnx_forward *f,
     return write_part(f, &part, options, summary);
 }
 
-static sw_status write_two(const struct onnx_forward *f,
+static sw_status write_two(const struct sw_onnx_forward *f,
                            const struct sw_onnx_export_options *options,
                            struct sw_onnx_summary *summary)
 {
@@ -332,7 +332,7 @@ static sw_status remove_others(const char *folder, bool two)
 
 sw_status sw_onnx_export(const struct sw_onnx_export_options *options, struct sw_onnx_summary *out)
 {
-    struct onnx_forward f;
+    struct sw_onnx_forward f;
     const bool two = sw_model_is_seq2seq(options->model);
     *out = (struct sw_onnx_summary){0};
     if (options->opset < SW_ONNX_LEAST_OPSET || options->opset > SW_ONNX_MOST_OPSET) {
@@ -343,8 +343,8 @@ sw_status sw_onnx_export(const struct sw_onnx_export_options *options, struct sw
         return SW_FAIL(SW_E_ARG, "dtype %s; wanted f32, f16 or bf16",
                        sw_dtype_name(options->dtype));
     }
-    SW_TRY(onnx_forward_open(options->model, options->dtype, &f));
+    SW_TRY(sw_onnx_forward_open(options->model, options->dtype, &f));
     sw_status st = two ? write_two(&f, options, out) : write_whole(&f, options, out);
-    onnx_forward_close(&f);
+    sw_onnx_forward_close(&f);
     return st < 0 ? st : remove_others(options->folder, two);
 }

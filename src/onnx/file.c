@@ -8,7 +8,7 @@
 /* Kinds of entries in the table of names. */
 enum { NAME_TENSOR, NAME_COUNT };
 
-void onnx_file_fini(struct onnx_file *file)
+void sw_onnx_file_fini(struct sw_onnx_file *file)
 {
     sw_free(file->nodes);
     sw_free(file->tensors);
@@ -17,12 +17,12 @@ void onnx_file_fini(struct onnx_file *file)
     sw_arena_fini(&file->arena);
 }
 
-void onnx_fail(struct onnx_file *file, sw_status status)
+void sw_onnx_fail(struct sw_onnx_file *file, sw_status status)
 {
     file->status = file->status < 0 ? file->status : status;
 }
 
-static void fail_memory(struct onnx_file *file)
+static void fail_memory(struct sw_onnx_file *file)
 {
     if (file->status >= 0) {
         file->status = SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph");
@@ -30,7 +30,7 @@ static void fail_memory(struct onnx_file *file)
 }
 
 /* Room for one more item; false: out of memory. */
-static bool grow(struct onnx_file *file, void **items, int64_t n, int64_t *cap, size_t bytes)
+static bool grow(struct sw_onnx_file *file, void **items, int64_t n, int64_t *cap, size_t bytes)
 {
     if (n < *cap) {
         return true;
@@ -46,7 +46,7 @@ static bool grow(struct onnx_file *file, void **items, int64_t n, int64_t *cap, 
     return true;
 }
 
-static const char *keep(struct onnx_file *file, const char *text)
+static const char *keep(struct sw_onnx_file *file, const char *text)
 {
     const char *kept = sw_arena_strdup(&file->arena, text);
     if (!kept) {
@@ -56,7 +56,7 @@ static const char *keep(struct onnx_file *file, const char *text)
 }
 
 /* "SCOPE/OP", or "SCOPE/OP_N" after the first one. */
-static const char *node_name(struct onnx_file *file, const char *scope, const char *op)
+static const char *node_name(struct sw_onnx_file *file, const char *scope, const char *op)
 {
     char plain[320], numbered[352];
     snprintf(plain, sizeof plain, "%s%s%s", scope, *scope ? "/" : "", op);
@@ -76,15 +76,15 @@ static const char *node_name(struct onnx_file *file, const char *scope, const ch
     return keep(file, numbered);
 }
 
-const char *onnx_add(struct onnx_file *file, const char *scope, const char *op,
-                     const char *const *in)
+const char *sw_onnx_add(struct sw_onnx_file *file, const char *scope, const char *op,
+                        const char *const *in)
 {
     if (file->status < 0 ||
         !grow(file, (void **)&file->nodes, file->n_nodes, &file->cap_nodes, sizeof *file->nodes)) {
         return "";
     }
-    struct onnx_node *node = &file->nodes[file->n_nodes++];
-    *node = (struct onnx_node){.op = op, .name = node_name(file, scope, op)};
+    struct sw_onnx_node *node = &file->nodes[file->n_nodes++];
+    *node = (struct sw_onnx_node){.op = op, .name = node_name(file, scope, op)};
     for (; in[node->n_in]; node->n_in++) {
         SW_ASSERT(node->n_in < ONNX_MAX_INPUTS);
         node->in[node->n_in] = in[node->n_in];
@@ -99,36 +99,35 @@ const char *onnx_add(struct onnx_file *file, const char *scope, const char *op,
 
 /* ---- attributes ---- */
 
-static struct onnx_attr *add_attr(struct onnx_file *file, const char *name,
-                                  enum onnx_attr_kind kind)
+static struct sw_onnx_attr *add_attr(struct sw_onnx_file *file, const char *name,
+                                     enum sw_onnx_attr_kind kind)
 {
-    static struct onnx_attr lost;
     if (file->status < 0) {
-        return &lost;
+        return &file->lost;
     }
-    struct onnx_node *node = &file->nodes[file->n_nodes - 1];
+    struct sw_onnx_node *node = &file->nodes[file->n_nodes - 1];
     SW_ASSERT(node->n_attrs < ONNX_MAX_ATTRS);
-    struct onnx_attr *attr = &node->attrs[node->n_attrs++];
-    *attr = (struct onnx_attr){.name = name, .kind = kind};
+    struct sw_onnx_attr *attr = &node->attrs[node->n_attrs++];
+    *attr = (struct sw_onnx_attr){.name = name, .kind = kind};
     return attr;
 }
 
-void onnx_set_int(struct onnx_file *file, const char *name, int64_t value)
+void sw_onnx_set_int(struct sw_onnx_file *file, const char *name, int64_t value)
 {
     add_attr(file, name, ONNX_ATTR_INT)->integer = value;
 }
 
-void onnx_set_float(struct onnx_file *file, const char *name, double value)
+void sw_onnx_set_float(struct sw_onnx_file *file, const char *name, double value)
 {
     add_attr(file, name, ONNX_ATTR_FLOAT)->number = value;
 }
 
-void onnx_set_text(struct onnx_file *file, const char *name, const char *text)
+void sw_onnx_set_text(struct sw_onnx_file *file, const char *name, const char *text)
 {
     add_attr(file, name, ONNX_ATTR_TEXT)->text = text;
 }
 
-void onnx_set_ints(struct onnx_file *file, const char *name, const int64_t *ints, int n)
+void sw_onnx_set_ints(struct sw_onnx_file *file, const char *name, const int64_t *ints, int n)
 {
     int64_t *copy = sw_arena_array(&file->arena, (size_t)n + 1, sizeof *copy);
     if (!copy) {
@@ -136,14 +135,14 @@ void onnx_set_ints(struct onnx_file *file, const char *name, const int64_t *ints
         return;
     }
     memcpy(copy, ints, (size_t)n * sizeof *copy);
-    struct onnx_attr *attr = add_attr(file, name, ONNX_ATTR_INTS);
+    struct sw_onnx_attr *attr = add_attr(file, name, ONNX_ATTR_INTS);
     attr->ints = copy;
     attr->n = n;
 }
 
 /* ---- initializers ---- */
 
-size_t onnx_type_bytes(enum onnx_type type)
+size_t sw_onnx_type_bytes(enum sw_onnx_type type)
 {
     switch (type) {
     case ONNX_I64:
@@ -161,7 +160,7 @@ size_t onnx_type_bytes(enum onnx_type type)
     return 0;
 }
 
-enum onnx_type onnx_type_of(enum sw_dtype dtype)
+enum sw_onnx_type sw_onnx_type_of(enum sw_dtype dtype)
 {
     switch (dtype) {
     case SW_F16:
@@ -177,8 +176,8 @@ enum onnx_type onnx_type_of(enum sw_dtype dtype)
     }
 }
 
-const char *onnx_tensor(struct onnx_file *file, const char *name, enum onnx_type type,
-                        struct sw_shape shape, const void *data)
+const char *sw_onnx_tensor(struct sw_onnx_file *file, const char *name, enum sw_onnx_type type,
+                           struct sw_shape shape, const void *data)
 {
     const int32_t known = sw_names_find(&file->names, NAME_TENSOR, name);
     if (known >= 0) {
@@ -188,9 +187,9 @@ const char *onnx_tensor(struct onnx_file *file, const char *name, enum onnx_type
                                   &file->cap_tensors, sizeof *file->tensors)) {
         return "";
     }
-    struct onnx_tensor *t = &file->tensors[file->n_tensors];
-    const uint64_t bytes = (uint64_t)sw_shape_elems(&shape) * onnx_type_bytes(type);
-    *t = (struct onnx_tensor){
+    struct sw_onnx_tensor *t = &file->tensors[file->n_tensors];
+    const uint64_t bytes = (uint64_t)sw_shape_elems(&shape) * sw_onnx_type_bytes(type);
+    *t = (struct sw_onnx_tensor){
         .name = keep(file, name), .type = type, .shape = shape, .bytes = bytes};
     if (data) {
         void *copy = sw_arena_alloc(&file->arena, (size_t)bytes + 1);
@@ -207,7 +206,7 @@ const char *onnx_tensor(struct onnx_file *file, const char *name, enum onnx_type
     return t->name;
 }
 
-const char *onnx_ints(struct onnx_file *file, const int64_t *ints, int n)
+const char *sw_onnx_ints(struct sw_onnx_file *file, const int64_t *ints, int n)
 {
     char name[256];
     int len = snprintf(name, sizeof name, "int64 [");
@@ -216,22 +215,22 @@ const char *onnx_ints(struct onnx_file *file, const int64_t *ints, int n)
                         (long long)ints[i]);
     }
     snprintf(name + len, sizeof name - (size_t)len, "]");
-    return onnx_tensor(file, name, ONNX_I64, SW_SHAPE(n), ints);
+    return sw_onnx_tensor(file, name, ONNX_I64, SW_SHAPE(n), ints);
 }
 
-const char *onnx_int(struct onnx_file *file, int64_t value)
+const char *sw_onnx_int(struct sw_onnx_file *file, int64_t value)
 {
-    return onnx_ints(file, &value, 1);
+    return sw_onnx_ints(file, &value, 1);
 }
 
-const char *onnx_scalar(struct onnx_file *file, int64_t value)
+const char *sw_onnx_scalar(struct sw_onnx_file *file, int64_t value)
 {
     char name[64];
     snprintf(name, sizeof name, "int64 %lld", (long long)value);
-    return onnx_tensor(file, name, ONNX_I64, (struct sw_shape){0}, &value);
+    return sw_onnx_tensor(file, name, ONNX_I64, (struct sw_shape){0}, &value);
 }
 
-const char *onnx_number(struct onnx_file *file, enum onnx_type type, double value)
+const char *sw_onnx_number(struct sw_onnx_file *file, enum sw_onnx_type type, double value)
 {
     char name[64];
     unsigned char data[8];
@@ -239,5 +238,5 @@ const char *onnx_number(struct onnx_file *file, enum onnx_type type, double valu
     const enum sw_dtype dtype = type == ONNX_F16 ? SW_F16 : type == ONNX_BF16 ? SW_BF16 : SW_F32;
     snprintf(name, sizeof name, "%s %.9g", sw_dtype_name(dtype), value);
     sw_convert(dtype, data, SW_F32, &single, 1);
-    return onnx_tensor(file, name, type, (struct sw_shape){0}, data);
+    return sw_onnx_tensor(file, name, type, (struct sw_shape){0}, data);
 }

@@ -9,7 +9,7 @@
 
 enum { SHORT = 7, ENDLESS = 4096 };
 
-static void set_sizes(struct onnx_forward *f)
+static void set_sizes(struct sw_onnx_forward *f)
 {
     const struct sw_model *m = f->model;
     const int64_t most = m->is_endless ? ENDLESS : sw_max_i64(m->max_tokens, 1);
@@ -25,7 +25,7 @@ static void set_sizes(struct onnx_forward *f)
     f->whole[ONNX_TOKENS] = f->whole[ONNX_TARGETS] = most;
 }
 
-static sw_status build(const struct onnx_forward *f, enum sw_dtype dtype, const int64_t *sizes,
+static sw_status build(const struct sw_onnx_forward *f, enum sw_dtype dtype, const int64_t *sizes,
                        struct sw_graph **out)
 {
     const struct sw_graph_options options = {.dtype = dtype, .grad_dtype = dtype};
@@ -43,7 +43,7 @@ static sw_status build(const struct onnx_forward *f, enum sw_dtype dtype, const 
 
 /* ---- sizes ---- */
 
-static int64_t product(const struct onnx_size *size, const int64_t *sizes)
+static int64_t product(const struct sw_onnx_size *size, const int64_t *sizes)
 {
     int64_t n = size->c1;
     for (int k = 0; k < ONNX_N_FREE; k++) {
@@ -52,11 +52,11 @@ static int64_t product(const struct onnx_size *size, const int64_t *sizes)
     return size->c0 + n;
 }
 
-static void solve(const struct onnx_forward *f, const int64_t *numbers, struct onnx_size *out)
+static void solve(const struct sw_onnx_forward *f, const int64_t *numbers, struct sw_onnx_size *out)
 {
     int64_t n = 1;
     int n_free = 0, last = 0;
-    *out = (struct onnx_size){.c0 = numbers[0]};
+    *out = (struct sw_onnx_size){.c0 = numbers[0]};
     for (int k = 0; k < ONNX_N_FREE; k++) {
         out->free[k] = numbers[1 + k] != numbers[0];
         if (out->free[k]) {
@@ -75,8 +75,8 @@ static void solve(const struct onnx_forward *f, const int64_t *numbers, struct o
     }
 }
 
-sw_status onnx_forward_size(const struct onnx_forward *f, const int64_t numbers[ONNX_N_SMALL],
-                            int64_t in_whole, const char *what, struct onnx_size *out)
+sw_status sw_onnx_forward_size(const struct sw_onnx_forward *f, const int64_t numbers[ONNX_N_SMALL],
+                               int64_t in_whole, const char *what, struct sw_onnx_size *out)
 {
     solve(f, numbers, out);
     bool good = product(out, f->whole) == in_whole;
@@ -93,7 +93,7 @@ sw_status onnx_forward_size(const struct onnx_forward *f, const int64_t numbers[
     return SW_OK;
 }
 
-static sw_status size_values(struct onnx_forward *f)
+static sw_status size_values(struct sw_onnx_forward *f)
 {
     const struct sw_graph *g = f->graph;
     f->dims = sw_alloc_zero("onnx", (size_t)g->n_values + 1, sizeof *f->dims);
@@ -109,7 +109,7 @@ static sw_status size_values(struct onnx_forward *f)
             for (int i = 0; i < ONNX_N_SMALL; i++) {
                 numbers[i] = f->small[i]->values[v].shape.dims[d];
             }
-            SW_TRY(onnx_forward_size(f, numbers, info->shape.dims[d], what, &f->dims[v].of[d]));
+            SW_TRY(sw_onnx_forward_size(f, numbers, info->shape.dims[d], what, &f->dims[v].of[d]));
         }
     }
     return SW_OK;
@@ -147,10 +147,10 @@ static sw_value find_encoded(const struct sw_graph *g)
     return found;
 }
 
-sw_status onnx_forward_open(const struct sw_model *model, enum sw_dtype dtype,
-                            struct onnx_forward *out)
+sw_status sw_onnx_forward_open(const struct sw_model *model, enum sw_dtype dtype,
+                               struct sw_onnx_forward *out)
 {
-    struct onnx_forward f = {.model = model, .encoded = SW_NO_VALUE};
+    struct sw_onnx_forward f = {.model = model, .encoded = SW_NO_VALUE};
     set_sizes(&f);
     sw_status st = build(&f, dtype, f.whole, &f.graph);
     for (int i = 0; i < ONNX_N_SMALL && st >= 0; i++) {
@@ -162,7 +162,7 @@ sw_status onnx_forward_open(const struct sw_model *model, enum sw_dtype dtype,
     }
     st = st < 0 ? st : size_values(&f);
     if (st < 0) {
-        onnx_forward_close(&f);
+        sw_onnx_forward_close(&f);
         return st;
     }
     f.encoded = sw_model_is_seq2seq(model) ? find_encoded(f.graph) : SW_NO_VALUE;
@@ -170,14 +170,14 @@ sw_status onnx_forward_open(const struct sw_model *model, enum sw_dtype dtype,
     return SW_OK;
 }
 
-void onnx_forward_close(struct onnx_forward *f)
+void sw_onnx_forward_close(struct sw_onnx_forward *f)
 {
     sw_graph_close(f->graph);
     for (int i = 0; i < ONNX_N_SMALL; i++) {
         sw_graph_close(f->small[i]);
     }
     sw_free(f->dims);
-    *f = (struct onnx_forward){0};
+    *f = (struct sw_onnx_forward){0};
 }
 
 /* ---- constants ---- */
@@ -193,14 +193,14 @@ static bool all_rows_equal(const char *data, int64_t rows, size_t row)
 }
 
 /* One of the kinds; false = none. */
-static bool kind_of(const struct onnx_forward *f, sw_value v, enum onnx_constant *out)
+static bool kind_of(const struct sw_onnx_forward *f, sw_value v, enum sw_onnx_constant *out)
 {
     const struct sw_value_info *all = &f->graph->values[v], *few = &f->small[0]->values[v];
-    const struct onnx_size *size = &f->dims[v].of[0];
+    const struct sw_onnx_size *size = &f->dims[v].of[0];
     const size_t bytes = sw_value_bytes(few);
     const int64_t rows = all->shape.rank > 0 ? all->shape.dims[0] : 0;
     const size_t row = rows > 0 ? sw_value_bytes(all) / (size_t)rows : 0;
-    if (all->shape.rank == 0 || onnx_is_fixed(size)) {
+    if (all->shape.rank == 0 || sw_onnx_is_fixed(size)) {
         *out = ONNX_FIXED;
         return memcmp(all->data, few->data, bytes) == 0;
     }
@@ -218,7 +218,8 @@ static bool kind_of(const struct onnx_forward *f, sw_value v, enum onnx_constant
            memcmp((const char *)all->data + (size_t)(more / 2) * row, few->data, bytes) == 0;
 }
 
-sw_status onnx_forward_constant(const struct onnx_forward *f, sw_value v, enum onnx_constant *out)
+sw_status sw_onnx_forward_constant(const struct sw_onnx_forward *f, sw_value v,
+                                   enum sw_onnx_constant *out)
 {
     if (kind_of(f, v, out)) {
         return SW_OK;

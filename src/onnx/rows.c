@@ -5,63 +5,63 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *number(struct onnx_emit *e, double value)
+static const char *number(struct sw_onnx_emit *e, double value)
 {
-    return onnx_number(&e->file, onnx_in_type(e, 0), value);
+    return sw_onnx_number(&e->file, sw_onnx_in_type(e, 0), value);
 }
 
-static const char *last_dim(struct onnx_emit *e, const char *x)
+static const char *last_dim(struct sw_onnx_emit *e, const char *x)
 {
     static const int64_t last[] = {-1};
-    return onnx_unsqueeze(e, x, last, 1);
+    return sw_onnx_unsqueeze(e, x, last, 1);
 }
 
 /* ---- views and copies ---- */
 
-static void emit_same(struct onnx_emit *e)
+static void emit_same(struct sw_onnx_emit *e)
 {
-    onnx_set_out(e, onnx_in(e, 0));
+    sw_onnx_set_out(e, sw_onnx_in(e, 0));
 }
 
-static void emit_slice(struct onnx_emit *e)
+static void emit_slice(struct sw_onnx_emit *e)
 {
-    const struct onnx_forward *f = e->forward;
+    const struct sw_onnx_forward *f = e->forward;
     const int dim = e->op->attrs.view.dim;
     const int32_t i_op = (int32_t)(e->op - e->graph->ops);
     int64_t numbers[ONNX_N_SMALL], ends[ONNX_N_SMALL];
     const int64_t whole = e->op->attrs.view.start;
     const int64_t len = e->graph->values[e->op->out[0]].shape.dims[dim];
-    struct onnx_size start, end;
+    struct sw_onnx_size start, end;
     for (int i = 0; i < ONNX_N_SMALL; i++) {
         const struct sw_graph *g = f->small[i];
         numbers[i] = g->ops[i_op].attrs.view.start;
         ends[i] = numbers[i] + g->values[e->op->out[0]].shape.dims[dim];
     }
-    sw_status st = onnx_forward_size(f, numbers, whole, "a slice", &start);
-    st = st < 0 ? st : onnx_forward_size(f, ends, whole + len, "a slice", &end);
+    sw_status st = sw_onnx_forward_size(f, numbers, whole, "a slice", &start);
+    st = st < 0 ? st : sw_onnx_forward_size(f, ends, whole + len, "a slice", &end);
     if (st < 0) {
-        onnx_fail(&e->file, st);
-        onnx_set_out(e, "");
+        sw_onnx_fail(&e->file, st);
+        sw_onnx_set_out(e, "");
         return;
     }
-    onnx_set_out(
-        e, onnx_slice(e, onnx_in(e, 0), dim, onnx_size_value(e, &start), onnx_size_value(e, &end)));
+    sw_onnx_set_out(e, sw_onnx_slice(e, sw_onnx_in(e, 0), dim, sw_onnx_size_value(e, &start),
+                                     sw_onnx_size_value(e, &end)));
 }
 
-static void emit_view(struct onnx_emit *e)
+static void emit_view(struct sw_onnx_emit *e)
 {
     const struct sw_view_attrs *attrs = &e->op->attrs.view;
-    const struct onnx_dims *from = onnx_in_dims(e, 0);
+    const struct sw_onnx_dims *from = sw_onnx_in_dims(e, 0);
     int64_t order[ONNX_MAX_RANK];
     switch (attrs->kind) {
     case SW_VIEW_RESHAPE:
-        onnx_set_out(e, onnx_reshape(e, onnx_in(e, 0), from, onnx_out_dims(e)));
+        sw_onnx_set_out(e, sw_onnx_reshape(e, sw_onnx_in(e, 0), from, sw_onnx_out_dims(e)));
         return;
     case SW_VIEW_TRANSPOSE:
         for (int d = 0; d < from->rank; d++) {
             order[d] = d == attrs->dim ? attrs->dim_b : d == attrs->dim_b ? attrs->dim : d;
         }
-        onnx_set_out(e, onnx_transpose(e, onnx_in(e, 0), order, from->rank));
+        sw_onnx_set_out(e, sw_onnx_transpose(e, sw_onnx_in(e, 0), order, from->rank));
         return;
     case SW_VIEW_SLICE:
         emit_slice(e);
@@ -69,264 +69,271 @@ static void emit_view(struct onnx_emit *e)
     }
 }
 
-static void emit_cast(struct onnx_emit *e)
+static void emit_cast(struct sw_onnx_emit *e)
 {
-    const enum onnx_type to = onnx_type_of(e->graph->values[e->op->out[0]].dtype);
-    onnx_set_out(e, to == onnx_in_type(e, 0) ? onnx_in(e, 0) : onnx_cast(e, onnx_in(e, 0), to));
+    const enum sw_onnx_type to = sw_onnx_type_of(e->graph->values[e->op->out[0]].dtype);
+    sw_onnx_set_out(e, to == sw_onnx_in_type(e, 0) ? sw_onnx_in(e, 0)
+                                                   : sw_onnx_cast(e, sw_onnx_in(e, 0), to));
 }
 
-static void emit_concat(struct onnx_emit *e)
+static void emit_concat(struct sw_onnx_emit *e)
 {
     const char *in[SW_MAX_INPUTS + 1] = {NULL};
     if (e->op->n_in > ONNX_MAX_INPUTS) {
-        onnx_refuse(e, "has more inputs than a node here");
+        sw_onnx_refuse(e, "has more inputs than a node here");
         return;
     }
     for (int k = 0; k < e->op->n_in; k++) {
-        in[k] = onnx_in(e, k);
+        in[k] = sw_onnx_in(e, k);
     }
-    onnx_set_out(e, onnx_concat(e, in, e->op->attrs.slice.dim));
+    sw_onnx_set_out(e, sw_onnx_concat(e, in, e->op->attrs.slice.dim));
 }
 
 /* ---- products and elements ---- */
 
-static void emit_matmul(struct onnx_emit *e)
+static void emit_matmul(struct sw_onnx_emit *e)
 {
     const struct sw_matmul_attrs *attrs = &e->op->attrs.matmul;
-    const struct onnx_dims *dims = onnx_in_dims(e, 1);
-    const char *b = onnx_in(e, 1);
+    const struct sw_onnx_dims *dims = sw_onnx_in_dims(e, 1);
+    const char *b = sw_onnx_in(e, 1);
     if (attrs->ta || attrs->has_bias || attrs->act != SW_ACT_NONE || dims->rank != 2) {
-        onnx_refuse(e, "is a product that a forward has not");
+        sw_onnx_refuse(e, "is a product that a forward has not");
         return;
     }
-    onnx_set_out(e, ONNX_ADD(e, "MatMul", onnx_in(e, 0), attrs->tb ? onnx_transposed(e, b) : b));
+    sw_onnx_set_out(
+        e, ONNX_ADD(e, "MatMul", sw_onnx_in(e, 0), attrs->tb ? sw_onnx_transposed(e, b) : b));
 }
 
-static void emit_add(struct onnx_emit *e)
+static void emit_add(struct sw_onnx_emit *e)
 {
-    onnx_set_out(e, ONNX_ADD(e, "Add", onnx_in(e, 0), onnx_in(e, 1)));
+    sw_onnx_set_out(e, ONNX_ADD(e, "Add", sw_onnx_in(e, 0), sw_onnx_in(e, 1)));
 }
 
-static void emit_mul(struct onnx_emit *e)
+static void emit_mul(struct sw_onnx_emit *e)
 {
-    onnx_set_out(e, ONNX_ADD(e, "Mul", onnx_in(e, 0), onnx_in(e, 1)));
+    sw_onnx_set_out(e, ONNX_ADD(e, "Mul", sw_onnx_in(e, 0), sw_onnx_in(e, 1)));
 }
 
-static void emit_scale(struct onnx_emit *e)
+static void emit_scale(struct sw_onnx_emit *e)
 {
-    onnx_set_out(e, ONNX_ADD(e, "Mul", onnx_in(e, 0), number(e, e->op->attrs.scale.factor)));
+    sw_onnx_set_out(e, ONNX_ADD(e, "Mul", sw_onnx_in(e, 0), number(e, e->op->attrs.scale.factor)));
 }
 
-static void emit_act(struct onnx_emit *e)
+static void emit_act(struct sw_onnx_emit *e)
 {
-    onnx_set_out(e, onnx_act(e, onnx_in(e, 0), onnx_in_type(e, 0), e->op->attrs.act.act));
+    sw_onnx_set_out(e,
+                    sw_onnx_act(e, sw_onnx_in(e, 0), sw_onnx_in_type(e, 0), e->op->attrs.act.act));
 }
 
-static void emit_gated_act(struct onnx_emit *e)
+static void emit_gated_act(struct sw_onnx_emit *e)
 {
-    const char *gate = onnx_act(e, onnx_in(e, 0), onnx_in_type(e, 0), e->op->attrs.act.act);
-    onnx_set_out(e, ONNX_ADD(e, "Mul", gate, onnx_in(e, 1)));
+    const char *gate =
+        sw_onnx_act(e, sw_onnx_in(e, 0), sw_onnx_in_type(e, 0), e->op->attrs.act.act);
+    sw_onnx_set_out(e, ONNX_ADD(e, "Mul", gate, sw_onnx_in(e, 1)));
 }
 
 /* ---- norms ---- */
 
-static void emit_layer_norm(struct onnx_emit *e)
+static void emit_layer_norm(struct sw_onnx_emit *e)
 {
     const char *out =
-        ONNX_ADD(e, "LayerNormalization", onnx_in(e, 0), onnx_in(e, 1), onnx_in(e, 2));
-    onnx_set_int(&e->file, "axis", -1);
-    onnx_set_float(&e->file, "epsilon", e->op->attrs.norm.eps);
-    onnx_set_out(e, out);
+        ONNX_ADD(e, "LayerNormalization", sw_onnx_in(e, 0), sw_onnx_in(e, 1), sw_onnx_in(e, 2));
+    sw_onnx_set_int(&e->file, "axis", -1);
+    sw_onnx_set_float(&e->file, "epsilon", e->op->attrs.norm.eps);
+    sw_onnx_set_out(e, out);
 }
 
-static const char *rms_in_parts(struct onnx_emit *e, const char *weight)
+static const char *rms_in_parts(struct sw_onnx_emit *e, const char *weight)
 {
-    const enum onnx_type type = onnx_in_type(e, 0);
-    const char *x = type == ONNX_F32 ? onnx_in(e, 0) : onnx_cast(e, onnx_in(e, 0), ONNX_F32);
-    const char *mean = onnx_reduce(e, "ReduceMean", ONNX_ADD(e, "Mul", x, x), -1, true);
+    const enum sw_onnx_type type = sw_onnx_in_type(e, 0);
+    const char *x =
+        type == ONNX_F32 ? sw_onnx_in(e, 0) : sw_onnx_cast(e, sw_onnx_in(e, 0), ONNX_F32);
+    const char *mean = sw_onnx_reduce(e, "ReduceMean", ONNX_ADD(e, "Mul", x, x), -1, true);
     const char *sum =
-        ONNX_ADD(e, "Add", mean, onnx_number(&e->file, ONNX_F32, e->op->attrs.norm.eps));
+        ONNX_ADD(e, "Add", mean, sw_onnx_number(&e->file, ONNX_F32, e->op->attrs.norm.eps));
     const char *y = ONNX_ADD(e, "Div", x, ONNX_ADD(e, "Sqrt", sum));
-    return ONNX_ADD(e, "Mul", type == ONNX_F32 ? y : onnx_cast(e, y, type), weight);
+    return ONNX_ADD(e, "Mul", type == ONNX_F32 ? y : sw_onnx_cast(e, y, type), weight);
 }
 
-static void emit_rms_norm(struct onnx_emit *e)
+static void emit_rms_norm(struct sw_onnx_emit *e)
 {
-    const char *weight = onnx_in(e, 1);
+    const char *weight = sw_onnx_in(e, 1);
     weight = e->op->attrs.norm.one_plus ? ONNX_ADD(e, "Add", weight, number(e, 1)) : weight;
     if (e->opset < 23) {
-        onnx_set_out(e, rms_in_parts(e, weight));
+        sw_onnx_set_out(e, rms_in_parts(e, weight));
         return;
     }
-    const char *out = ONNX_ADD(e, "RMSNormalization", onnx_in(e, 0), weight);
-    onnx_set_int(&e->file, "axis", -1);
-    onnx_set_float(&e->file, "epsilon", e->op->attrs.norm.eps);
-    onnx_set_out(e, out);
+    const char *out = ONNX_ADD(e, "RMSNormalization", sw_onnx_in(e, 0), weight);
+    sw_onnx_set_int(&e->file, "axis", -1);
+    sw_onnx_set_float(&e->file, "epsilon", e->op->attrs.norm.eps);
+    sw_onnx_set_out(e, out);
 }
 
 /* ---- lookups ---- */
 
-static void emit_embedding(struct onnx_emit *e)
+static void emit_embedding(struct sw_onnx_emit *e)
 {
-    onnx_set_out(e, ONNX_ADD(e, "Gather", onnx_in(e, 0), onnx_in(e, 1)));
+    sw_onnx_set_out(e, ONNX_ADD(e, "Gather", sw_onnx_in(e, 0), sw_onnx_in(e, 1)));
     e->centered[e->op->out[0]] = e->centered[e->op->in[1]];
 }
 
-static void emit_last_index(struct onnx_emit *e)
+static void emit_last_index(struct sw_onnx_emit *e)
 {
     const struct sw_last_index_attrs *attrs = &e->op->attrs.last_index;
-    const struct onnx_dims *dims = onnx_in_dims(e, 0);
-    const char *place = onnx_range(e, &dims->of[1]);
+    const struct sw_onnx_dims *dims = sw_onnx_in_dims(e, 0);
+    const char *place = sw_onnx_range(e, &dims->of[1]);
     if (attrs->padding_id >= 0 || attrs->is_value) {
         const char *hit =
-            ONNX_ADD(e, "Equal", onnx_in(e, 0), onnx_scalar(&e->file, attrs->padding_id));
+            ONNX_ADD(e, "Equal", sw_onnx_in(e, 0), sw_onnx_scalar(&e->file, attrs->padding_id));
         hit = attrs->is_value ? hit : ONNX_ADD(e, "Not", hit);
-        place = ONNX_ADD(e, "Mul", onnx_cast(e, hit, ONNX_I64), place);
+        place = ONNX_ADD(e, "Mul", sw_onnx_cast(e, hit, ONNX_I64), place);
     } else {
-        place = ONNX_ADD(e, "Expand", place, onnx_shape_value(e, dims));
+        place = ONNX_ADD(e, "Expand", place, sw_onnx_shape_value(e, dims));
     }
-    onnx_set_out(e, onnx_reduce(e, "ReduceMax", place, 1, false));
+    sw_onnx_set_out(e, sw_onnx_reduce(e, "ReduceMax", place, 1, false));
 }
 
-static void emit_select_rows(struct onnx_emit *e)
+static void emit_select_rows(struct sw_onnx_emit *e)
 {
-    const char *out = ONNX_ADD(e, "GatherND", onnx_in(e, 0), last_dim(e, onnx_in(e, 1)));
-    onnx_set_int(&e->file, "batch_dims", 1);
-    onnx_set_out(e, out);
+    const char *out = ONNX_ADD(e, "GatherND", sw_onnx_in(e, 0), last_dim(e, sw_onnx_in(e, 1)));
+    sw_onnx_set_int(&e->file, "batch_dims", 1);
+    sw_onnx_set_out(e, out);
 }
 
 /* ---- integers ---- */
 
-static void emit_positions(struct onnx_emit *e)
+static void emit_positions(struct sw_onnx_emit *e)
 {
     const struct sw_positions_attrs *attrs = &e->op->attrs.positions;
-    const char *x = onnx_in(e, 0);
+    const char *x = sw_onnx_in(e, 0);
     const int64_t offset = attrs->offset - attrs->counted;
     if (attrs->counted) {
-        x = ONNX_ADD(e, "Mul", ONNX_ADD(e, "CumSum", x, onnx_scalar(&e->file, 1)), x);
+        x = ONNX_ADD(e, "Mul", ONNX_ADD(e, "CumSum", x, sw_onnx_scalar(&e->file, 1)), x);
     }
-    onnx_set_out(e, offset != 0 ? ONNX_ADD(e, "Add", x, onnx_scalar(&e->file, offset)) : x);
+    sw_onnx_set_out(e, offset != 0 ? ONNX_ADD(e, "Add", x, sw_onnx_scalar(&e->file, offset)) : x);
 }
 
-static void emit_not_equal(struct onnx_emit *e)
+static void emit_not_equal(struct sw_onnx_emit *e)
 {
-    const char *same =
-        ONNX_ADD(e, "Equal", onnx_in(e, 0), onnx_scalar(&e->file, e->op->attrs.integers.value));
-    onnx_set_out(e, onnx_cast(e, ONNX_ADD(e, "Not", same), ONNX_I64));
+    const char *same = ONNX_ADD(e, "Equal", sw_onnx_in(e, 0),
+                                sw_onnx_scalar(&e->file, e->op->attrs.integers.value));
+    sw_onnx_set_out(e, sw_onnx_cast(e, ONNX_ADD(e, "Not", same), ONNX_I64));
 }
 
-static void emit_shift_right(struct onnx_emit *e)
+static void emit_shift_right(struct sw_onnx_emit *e)
 {
     const struct sw_integers_attrs *attrs = &e->op->attrs.integers;
-    const struct onnx_dims *dims = onnx_in_dims(e, 0);
-    const struct onnx_dims one = {.rank = 2, .of = {dims->of[0], {.c0 = 1}}};
+    const struct sw_onnx_dims *dims = sw_onnx_in_dims(e, 0);
+    const struct sw_onnx_dims one = {.rank = 2, .of = {dims->of[0], {.c0 = 1}}};
     const char *first =
-        ONNX_ADD(e, "Expand", onnx_scalar(&e->file, attrs->value), onnx_shape_value(e, &one));
-    const char *rest = onnx_slice_at(e, onnx_in(e, 0), 1, 0, -1);
-    const char *all = onnx_concat(e, ONNX_IN(first, rest), 1);
-    onnx_set_out(e, ONNX_ADD(e, "Where", ONNX_ADD(e, "Equal", all, onnx_scalar(&e->file, -100)),
-                             onnx_scalar(&e->file, attrs->pad), all));
+        ONNX_ADD(e, "Expand", sw_onnx_scalar(&e->file, attrs->value), sw_onnx_shape_value(e, &one));
+    const char *rest = sw_onnx_slice_at(e, sw_onnx_in(e, 0), 1, 0, -1);
+    const char *all = sw_onnx_concat(e, ONNX_IN(first, rest), 1);
+    sw_onnx_set_out(e,
+                    ONNX_ADD(e, "Where", ONNX_ADD(e, "Equal", all, sw_onnx_scalar(&e->file, -100)),
+                             sw_onnx_scalar(&e->file, attrs->pad), all));
 }
 
-static void emit_trim(struct onnx_emit *e)
+static void emit_trim(struct sw_onnx_emit *e)
 {
-    const char *inside =
-        ONNX_ADD(e, "Less", onnx_range(e, &onnx_in_dims(e, 0)->of[1]), last_dim(e, onnx_in(e, 1)));
-    onnx_set_out(e, ONNX_ADD(e, "Where", inside, onnx_in(e, 0), onnx_scalar(&e->file, -1)));
+    const char *inside = ONNX_ADD(e, "Less", sw_onnx_range(e, &sw_onnx_in_dims(e, 0)->of[1]),
+                                  last_dim(e, sw_onnx_in(e, 1)));
+    sw_onnx_set_out(e,
+                    ONNX_ADD(e, "Where", inside, sw_onnx_in(e, 0), sw_onnx_scalar(&e->file, -1)));
 }
 
 /* ---- masks of rows ---- */
 
 /* x where the mask (input 1) is not 0, else 0. */
-static const char *masked(struct onnx_emit *e)
+static const char *masked(struct sw_onnx_emit *e)
 {
-    const char *kept = last_dim(e, onnx_cast(e, onnx_in(e, 1), ONNX_BOOL));
-    return ONNX_ADD(e, "Where", kept, onnx_in(e, 0), number(e, 0));
+    const char *kept = last_dim(e, sw_onnx_cast(e, sw_onnx_in(e, 1), ONNX_BOOL));
+    return ONNX_ADD(e, "Where", kept, sw_onnx_in(e, 0), number(e, 0));
 }
 
-static void emit_mask_rows(struct onnx_emit *e)
+static void emit_mask_rows(struct sw_onnx_emit *e)
 {
-    onnx_set_out(e, masked(e));
+    sw_onnx_set_out(e, masked(e));
 }
 
-static void emit_masked_mean(struct onnx_emit *e)
+static void emit_masked_mean(struct sw_onnx_emit *e)
 {
-    const char *sum = onnx_reduce(e, "ReduceSum", masked(e), 1, false);
-    const char *set = onnx_cast(e, onnx_cast(e, onnx_in(e, 1), ONNX_BOOL), ONNX_I64);
-    const char *n = onnx_reduce(e, "ReduceSum", set, 1, true);
-    n = onnx_cast(e, ONNX_ADD(e, "Max", n, onnx_scalar(&e->file, 1)), onnx_in_type(e, 0));
-    onnx_set_out(e, ONNX_ADD(e, "Div", sum, n));
+    const char *sum = sw_onnx_reduce(e, "ReduceSum", masked(e), 1, false);
+    const char *set = sw_onnx_cast(e, sw_onnx_cast(e, sw_onnx_in(e, 1), ONNX_BOOL), ONNX_I64);
+    const char *n = sw_onnx_reduce(e, "ReduceSum", set, 1, true);
+    n = sw_onnx_cast(e, ONNX_ADD(e, "Max", n, sw_onnx_scalar(&e->file, 1)), sw_onnx_in_type(e, 0));
+    sw_onnx_set_out(e, ONNX_ADD(e, "Div", sum, n));
 }
 
 /* ---- distances ---- */
 
 /* Row of the longest table for query t and key s: s - t + origin, clamped to `rows`. int64 [T,S] */
-static const char *by_distance(struct onnx_emit *e, const struct onnx_size *queries,
-                               const struct onnx_size *keys, int64_t origin, int64_t rows)
+static const char *by_distance(struct sw_onnx_emit *e, const struct sw_onnx_size *queries,
+                               const struct sw_onnx_size *keys, int64_t origin, int64_t rows)
 {
     char key[160];
     snprintf(key, sizeof key, "distance %lld %lld %d%d %d%d", (long long)origin, (long long)rows,
              queries->free[1], queries->free[2], keys->free[1], keys->free[2]);
-    const char *known = onnx_known(e, key);
+    const char *known = sw_onnx_known(e, key);
     if (known) {
         return known;
     }
     const char *apart =
-        ONNX_ADD(e, "Sub", onnx_range(e, keys), last_dim(e, onnx_range(e, queries)));
-    apart = ONNX_ADD(e, "Add", apart, onnx_scalar(&e->file, origin));
-    apart = ONNX_ADD(e, "Max", apart, onnx_scalar(&e->file, 0));
-    return onnx_note(e, key, ONNX_ADD(e, "Min", apart, onnx_scalar(&e->file, rows - 1)));
+        ONNX_ADD(e, "Sub", sw_onnx_range(e, keys), last_dim(e, sw_onnx_range(e, queries)));
+    apart = ONNX_ADD(e, "Add", apart, sw_onnx_scalar(&e->file, origin));
+    apart = ONNX_ADD(e, "Max", apart, sw_onnx_scalar(&e->file, 0));
+    return sw_onnx_note(e, key, ONNX_ADD(e, "Min", apart, sw_onnx_scalar(&e->file, rows - 1)));
 }
 
-static void emit_relative_bias(struct onnx_emit *e)
+static void emit_relative_bias(struct sw_onnx_emit *e)
 {
     static const int64_t order[] = {2, 0, 1};
-    const struct onnx_dims *out = onnx_out_dims(e);
+    const struct sw_onnx_dims *out = sw_onnx_out_dims(e);
     if (e->op->n_in > 1) {
-        onnx_refuse(e, "reads a cache, which an export has not");
+        sw_onnx_refuse(e, "reads a cache, which an export has not");
         return;
     }
     const char *row = by_distance(e, &out->of[1], &out->of[2], e->op->attrs.relative.origin,
-                                  onnx_in_info(e, 0)->shape.dims[0]);
-    const char *bias = onnx_transpose(e, ONNX_ADD(e, "Gather", onnx_in(e, 0), row), order, 3);
-    onnx_set_out(e, onnx_in_type(e, 0) == ONNX_F32 ? bias : onnx_cast(e, bias, ONNX_F32));
+                                  sw_onnx_in_info(e, 0)->shape.dims[0]);
+    const char *bias = sw_onnx_transpose(e, ONNX_ADD(e, "Gather", sw_onnx_in(e, 0), row), order, 3);
+    sw_onnx_set_out(e, sw_onnx_in_type(e, 0) == ONNX_F32 ? bias : sw_onnx_cast(e, bias, ONNX_F32));
 }
 
-static void emit_relative_scores(struct onnx_emit *e)
+static void emit_relative_scores(struct sw_onnx_emit *e)
 {
     static const int64_t by_head[] = {0, 2, 1, 3}, columns[] = {1, 2, 0}, turn[] = {0, 1, 3, 2};
     static const int64_t swap[] = {1, 0};
     const struct sw_relative_attrs *attrs = &e->op->attrs.relative;
-    const struct onnx_dims *dims = onnx_out_dims(e);
-    const int64_t rows = onnx_in_info(e, 2)->shape.dims[0];
-    const char *x = onnx_transpose(e, onnx_in(e, 0), by_head, 4);
-    const char *all =
-        ONNX_ADD(e, "MatMul", x, onnx_transpose(e, onnx_in(e, 1), columns, 3)); /* [B,H,T,P] */
+    const struct sw_onnx_dims *dims = sw_onnx_out_dims(e);
+    const int64_t rows = sw_onnx_in_info(e, 2)->shape.dims[0];
+    const char *x = sw_onnx_transpose(e, sw_onnx_in(e, 0), by_head, 4);
+    const char *all = ONNX_ADD(e, "MatMul", x,
+                               sw_onnx_transpose(e, sw_onnx_in(e, 1), columns, 3)); /* [B,H,T,P] */
     const char *row = by_distance(e, &dims->of[2], &dims->of[3], (rows - 1) / 2, rows);
-    row = ONNX_ADD(e, "Gather", onnx_in(e, 2), row);
-    row = attrs->by_key ? onnx_transpose(e, row, swap, 2) : row;
-    const char *out =
-        ONNX_ADD(e, "GatherElements", all, ONNX_ADD(e, "Expand", row, onnx_shape_value(e, dims)));
-    onnx_set_int(&e->file, "axis", 3);
-    out = attrs->by_key ? onnx_transpose(e, out, turn, 4) : out;
+    row = ONNX_ADD(e, "Gather", sw_onnx_in(e, 2), row);
+    row = attrs->by_key ? sw_onnx_transpose(e, row, swap, 2) : row;
+    const char *out = ONNX_ADD(e, "GatherElements", all,
+                               ONNX_ADD(e, "Expand", row, sw_onnx_shape_value(e, dims)));
+    sw_onnx_set_int(&e->file, "axis", 3);
+    out = attrs->by_key ? sw_onnx_transpose(e, out, turn, 4) : out;
     out = ONNX_ADD(e, "Mul", out, number(e, attrs->scale));
-    onnx_set_out(e, onnx_in_type(e, 0) == ONNX_F32 ? out : onnx_cast(e, out, ONNX_F32));
+    sw_onnx_set_out(e, sw_onnx_in_type(e, 0) == ONNX_F32 ? out : sw_onnx_cast(e, out, ONNX_F32));
 }
 
 /* ---- images ---- */
 
 /* Weights of a convolution by channel that copies each element of a window: [C K, 1, KH, KW]. */
-static const char *copying_weights(struct onnx_emit *e, int64_t channels, int rank)
+static const char *copying_weights(struct sw_onnx_emit *e, int64_t channels, int rank)
 {
     const struct sw_window_attrs *attrs = &e->op->attrs.window;
     const int64_t area = attrs->kernel[0] * attrs->kernel[1], rows = channels * area;
-    const enum sw_dtype dtype = onnx_in_info(e, 0)->dtype;
+    const enum sw_dtype dtype = sw_onnx_in_info(e, 0)->dtype;
     const size_t bytes = sw_dtype_bytes(dtype);
     const float one = 1;
     char name[96];
     char *data = sw_alloc_zero("onnx", (size_t)(rows * area), bytes);
     if (!data) {
-        onnx_fail(&e->file, SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
+        sw_onnx_fail(&e->file, SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
         return "";
     }
     for (int64_t r = 0; r < rows; r++) {
@@ -336,12 +343,12 @@ static const char *copying_weights(struct onnx_emit *e, int64_t channels, int ra
              (long long)attrs->kernel[1], (long long)channels);
     const struct sw_shape shape = rank == 3 ? SW_SHAPE(rows, 1, attrs->kernel[1])
                                             : SW_SHAPE(rows, 1, attrs->kernel[0], attrs->kernel[1]);
-    const char *out = onnx_tensor(&e->file, name, onnx_in_type(e, 0), shape, data);
+    const char *out = sw_onnx_tensor(&e->file, name, sw_onnx_in_type(e, 0), shape, data);
     sw_free(data);
     return out;
 }
 
-static void set_window(struct onnx_emit *e, int rank)
+static void set_window(struct sw_onnx_emit *e, int rank)
 {
     const struct sw_window_attrs *attrs = &e->op->attrs.window;
     const int first = rank == 3, n = rank - 2;
@@ -349,61 +356,61 @@ static void set_window(struct onnx_emit *e, int rank)
     for (int i = 0; i < n; i++) {
         pads[i] = pads[n + i] = attrs->padding[first + i];
     }
-    onnx_set_ints(&e->file, "kernel_shape", attrs->kernel + first, n);
-    onnx_set_ints(&e->file, "pads", pads, 2 * n);
-    onnx_set_ints(&e->file, "strides", attrs->stride + first, n);
+    sw_onnx_set_ints(&e->file, "kernel_shape", attrs->kernel + first, n);
+    sw_onnx_set_ints(&e->file, "pads", pads, 2 * n);
+    sw_onnx_set_ints(&e->file, "strides", attrs->stride + first, n);
 }
 
-static void emit_im2col(struct onnx_emit *e)
+static void emit_im2col(struct sw_onnx_emit *e)
 {
     static const int64_t order[] = {0, 2, 1};
-    const struct onnx_dims *dims = onnx_in_dims(e, 0);
+    const struct sw_onnx_dims *dims = sw_onnx_in_dims(e, 0);
     const int64_t channels = dims->of[1].c0;
-    const char *y = ONNX_ADD(e, "Conv", onnx_in(e, 0), copying_weights(e, channels, dims->rank));
-    onnx_set_int(&e->file, "group", channels);
+    const char *y = ONNX_ADD(e, "Conv", sw_onnx_in(e, 0), copying_weights(e, channels, dims->rank));
+    sw_onnx_set_int(&e->file, "group", channels);
     set_window(e, dims->rank);
     if (dims->rank == 4) {
         const int64_t flat[] = {0, 0, -1};
-        y = ONNX_ADD(e, "Reshape", y, onnx_ints(&e->file, flat, 3));
+        y = ONNX_ADD(e, "Reshape", y, sw_onnx_ints(&e->file, flat, 3));
     }
-    onnx_set_out(e, onnx_transpose(e, y, order, 3));
+    sw_onnx_set_out(e, sw_onnx_transpose(e, y, order, 3));
 }
 
-static void emit_pool(struct onnx_emit *e)
+static void emit_pool(struct sw_onnx_emit *e)
 {
     const bool mean = e->op->attrs.window.mean;
-    const char *out = ONNX_ADD(e, mean ? "AveragePool" : "MaxPool", onnx_in(e, 0));
+    const char *out = ONNX_ADD(e, mean ? "AveragePool" : "MaxPool", sw_onnx_in(e, 0));
     if (mean) {
-        onnx_set_int(&e->file, "count_include_pad", 1);
+        sw_onnx_set_int(&e->file, "count_include_pad", 1);
     }
     set_window(e, 4);
-    onnx_set_out(e, out);
+    sw_onnx_set_out(e, out);
 }
 
 /* ---- recurrence ---- */
 
 /* Gates i, f, g, o as ONNX has them: i, o, f, c. x has 4 n rows along dim 0. */
-static const char *gates(struct onnx_emit *e, const char *x, int64_t n)
+static const char *gates(struct sw_onnx_emit *e, const char *x, int64_t n)
 {
     static const int order[] = {0, 3, 1, 2};
     const char *part[5] = {NULL};
     for (int i = 0; i < 4; i++) {
-        part[i] = onnx_slice_at(e, x, 0, order[i] * n, (order[i] + 1) * n);
+        part[i] = sw_onnx_slice_at(e, x, 0, order[i] * n, (order[i] + 1) * n);
     }
-    return onnx_concat(e, part, 0);
+    return sw_onnx_concat(e, part, 0);
 }
 
 /* The input has the projection of all gates already, so the weights of the input only order it. */
-static const char *ordering_weights(struct onnx_emit *e, int64_t n)
+static const char *ordering_weights(struct sw_onnx_emit *e, int64_t n)
 {
     static const int order[] = {0, 3, 1, 2};
-    const enum sw_dtype dtype = onnx_in_info(e, 0)->dtype;
+    const enum sw_dtype dtype = sw_onnx_in_info(e, 0)->dtype;
     const size_t bytes = sw_dtype_bytes(dtype);
     const float one = 1;
     char name[64];
     char *data = sw_alloc_zero("onnx", (size_t)(16 * n * n), bytes);
     if (!data) {
-        onnx_fail(&e->file, SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
+        sw_onnx_fail(&e->file, SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
         return "";
     }
     for (int64_t r = 0; r < 4 * n; r++) {
@@ -412,13 +419,13 @@ static const char *ordering_weights(struct onnx_emit *e, int64_t n)
     }
     snprintf(name, sizeof name, "order of %lld gates", (long long)(4 * n));
     const char *out =
-        onnx_tensor(&e->file, name, onnx_in_type(e, 0), SW_SHAPE(1, 4 * n, 4 * n), data);
+        sw_onnx_tensor(&e->file, name, sw_onnx_in_type(e, 0), SW_SHAPE(1, 4 * n, 4 * n), data);
     sw_free(data);
     return out;
 }
 
 /* A mask that ends each row is a length for ONNX. Others are refused: no family has them. */
-static bool ends_rows(const struct onnx_emit *e, sw_value mask)
+static bool ends_rows(const struct sw_onnx_emit *e, sw_value mask)
 {
     const int32_t p = e->graph->values[mask].producer;
     const struct sw_op *op = p < 0 ? NULL : &e->graph->ops[p];
@@ -429,33 +436,33 @@ static bool ends_rows(const struct onnx_emit *e, sw_value mask)
     return q >= 0 && e->graph->ops[q].kind == SW_OP_TRIM;
 }
 
-static void emit_lstm(struct onnx_emit *e)
+static void emit_lstm(struct sw_onnx_emit *e)
 {
     static const int64_t first[] = {0}, batch_first[] = {1, 0, 2}, direction[] = {1};
     const struct sw_lstm_attrs *attrs = &e->op->attrs.lstm;
-    const int64_t n = onnx_in_dims(e, 1)->of[1].c0;
+    const int64_t n = sw_onnx_in_dims(e, 1)->of[1].c0;
     const char *lengths = "";
     if (attrs->has_mask && !ends_rows(e, e->op->in[3])) {
-        onnx_refuse(e, "has a mask that does not end rows");
+        sw_onnx_refuse(e, "has a mask that does not end rows");
         return;
     }
     if (attrs->has_mask) {
-        lengths = onnx_reduce(e, "ReduceSum", onnx_in(e, 3), 1, false);
-        lengths = onnx_cast(e, lengths, ONNX_I32);
+        lengths = sw_onnx_reduce(e, "ReduceSum", sw_onnx_in(e, 3), 1, false);
+        lengths = sw_onnx_cast(e, lengths, ONNX_I32);
     }
-    const char *x = onnx_transpose(e, onnx_in(e, 0), batch_first, 3);
+    const char *x = sw_onnx_transpose(e, sw_onnx_in(e, 0), batch_first, 3);
     const char *w = ordering_weights(e, n);
-    const char *r = onnx_unsqueeze(e, gates(e, onnx_in(e, 1), n), first, 1);
+    const char *r = sw_onnx_unsqueeze(e, gates(e, sw_onnx_in(e, 1), n), first, 1);
     const char *none =
-        onnx_concat(e,
-                    ONNX_IN(gates(e, onnx_in(e, 2), n),
-                            ONNX_ADD(e, "Expand", number(e, 0), onnx_int(&e->file, 4 * n))),
-                    0);
-    const char *out = ONNX_ADD(e, "LSTM", x, w, r, onnx_unsqueeze(e, none, first, 1), lengths);
-    onnx_set_text(&e->file, "direction", attrs->reverse ? "reverse" : "forward");
-    onnx_set_int(&e->file, "hidden_size", n);
-    out = ONNX_ADD(e, "Squeeze", out, onnx_ints(&e->file, direction, 1)); /* [T,B,H] */
-    onnx_set_out(e, onnx_transpose(e, out, batch_first, 3));
+        sw_onnx_concat(e,
+                       ONNX_IN(gates(e, sw_onnx_in(e, 2), n),
+                               ONNX_ADD(e, "Expand", number(e, 0), sw_onnx_int(&e->file, 4 * n))),
+                       0);
+    const char *out = ONNX_ADD(e, "LSTM", x, w, r, sw_onnx_unsqueeze(e, none, first, 1), lengths);
+    sw_onnx_set_text(&e->file, "direction", attrs->reverse ? "reverse" : "forward");
+    sw_onnx_set_int(&e->file, "hidden_size", n);
+    out = ONNX_ADD(e, "Squeeze", out, sw_onnx_ints(&e->file, direction, 1)); /* [T,B,H] */
+    sw_onnx_set_out(e, sw_onnx_transpose(e, out, batch_first, 3));
 }
 
 /* ---- the table ---- */
@@ -477,7 +484,7 @@ static void emit_lstm(struct onnx_emit *e)
         NULL, "is made when a plan joins ops, and exports have none", NULL, NULL                   \
     }
 
-static const struct onnx_row rows[SW_N_OP_KINDS] = {
+static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_VIEW] = {emit_view, NULL, "Reshape, Transpose or Slice", NULL},
     [SW_OP_CONTIGUOUS] = {emit_same, NULL, "nothing", NULL},
     [SW_OP_CAST] = {emit_cast, NULL, "Cast", NULL},
@@ -493,7 +500,7 @@ static const struct onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_LAYER_NORM_GRAD] = BACKWARD,
     [SW_OP_ADD_LAYER_NORM] = FUSED,
     [SW_OP_DROPOUT] = {emit_same, NULL, "nothing", NULL},
-    [SW_OP_ATTENTION] = {onnx_attention, NULL, "MatMul, Mul, Where, Softmax, MatMul",
+    [SW_OP_ATTENTION] = {sw_onnx_attention, NULL, "MatMul, Mul, Where, Softmax, MatMul",
                          "23: Attention, unless scores have a cap"},
     [SW_OP_ATTENTION_GRAD] = BACKWARD,
     [SW_OP_LAST_INDEX] = {emit_last_index, NULL, "Equal, Range, ReduceMax", NULL},
@@ -526,7 +533,7 @@ static const struct onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_MUL] = {emit_mul, NULL, "Mul", NULL},
     [SW_OP_GATED_ACT] = {emit_gated_act, NULL, "the activation, Mul", "20: Gelu"},
     [SW_OP_GATED_ACT_GRAD] = BACKWARD,
-    [SW_OP_ROTARY] = {onnx_rotary, NULL, "Slice, Mul, Sub, Add, Concat", "23: RotaryEmbedding"},
+    [SW_OP_ROTARY] = {sw_onnx_rotary, NULL, "Slice, Mul, Sub, Add, Concat", "23: RotaryEmbedding"},
     [SW_OP_POSITIONS] = {emit_positions, NULL, "Add, or CumSum of the mask", NULL},
     [SW_OP_NOT_EQUAL] = {emit_not_equal, NULL, "Equal, Not, Cast", NULL},
     [SW_OP_SHIFT_RIGHT] = {emit_shift_right, NULL, "Slice, Concat, Where", NULL},
@@ -558,14 +565,14 @@ static const struct onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_CROSS_ENTROPY_MERGE] = LOSS,
 };
 
-const struct onnx_row *onnx_row_of(enum sw_op_kind kind)
+const struct sw_onnx_row *sw_onnx_row_of(enum sw_op_kind kind)
 {
     return &rows[kind];
 }
 
 const char *sw_onnx_reason(enum sw_op_kind kind)
 {
-    const struct onnx_row *row = &rows[kind];
+    const struct sw_onnx_row *row = &rows[kind];
     return row->emit ? NULL : row->reason ? row->reason : "";
 }
 

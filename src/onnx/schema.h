@@ -46,14 +46,14 @@
     X(DIM_NAME,               2)
 // clang-format on
 
-enum onnx_field {
+enum sw_onnx_field {
 #define ONNX_FIELD_ENUM(name, number) ONNX_##name = (number),
     ONNX_FIELD_LIST(ONNX_FIELD_ENUM)
 #undef ONNX_FIELD_ENUM
 };
 
 /* TensorProto.DataType */
-enum onnx_type {
+enum sw_onnx_type {
     ONNX_F32 = 1,
     ONNX_I32 = 6,
     ONNX_I64 = 7,
@@ -64,7 +64,7 @@ enum onnx_type {
 };
 
 /* AttributeProto.AttributeType */
-enum onnx_attr_kind {
+enum sw_onnx_attr_kind {
     ONNX_ATTR_FLOAT = 1,
     ONNX_ATTR_INT = 2,
     ONNX_ATTR_TEXT = 3,

@@ -12,7 +12,7 @@ enum { PIECE = 1 << 18, BUFFER = 1 << 16, PAGE = 4096 };
 
 /* State of one file while it is written. */
 struct writing {
-    struct onnx_file *file;
+    struct sw_onnx_file *file;
     const struct sw_onnx_export_options *options;
     const char *data_name; /* of the file of external data; NULL = none */
     struct sw_proto_writer proto;
@@ -47,7 +47,7 @@ static sw_status put(void *ctx, const void *data, size_t len)
 }
 
 /* Passes on the values of a parameter, in the dtype of the export. */
-static sw_status put_values(struct writing *w, const struct onnx_tensor *tensor,
+static sw_status put_values(struct writing *w, const struct sw_onnx_tensor *tensor,
                             void (*add)(struct writing *w, const void *data, uint64_t len))
 {
     const struct sw_onnx_values *values = &w->options->values;
@@ -78,7 +78,7 @@ static void add_outside(struct writing *w, const void *data, uint64_t len)
 
 /* ---- messages ---- */
 
-static void write_attribute(struct sw_proto_writer *p, const struct onnx_attr *attr)
+static void write_attribute(struct sw_proto_writer *p, const struct sw_onnx_attr *attr)
 {
     sw_proto_begin(p, ONNX_NODE_ATTRIBUTE);
     sw_proto_put_text(p, ONNX_ATTRIBUTE_NAME, attr->name);
@@ -104,7 +104,7 @@ static void write_attribute(struct sw_proto_writer *p, const struct onnx_attr *a
     sw_proto_end(p);
 }
 
-static void write_node(struct sw_proto_writer *p, const struct onnx_node *node)
+static void write_node(struct sw_proto_writer *p, const struct sw_onnx_node *node)
 {
     sw_proto_begin(p, ONNX_GRAPH_NODE);
     for (int i = 0; i < node->n_in; i++) {
@@ -127,7 +127,7 @@ static void write_entry(struct sw_proto_writer *p, const char *key, const char *
     sw_proto_end(p);
 }
 
-static void write_external(struct writing *w, const struct onnx_tensor *tensor)
+static void write_external(struct writing *w, const struct sw_onnx_tensor *tensor)
 {
     char number[32];
     write_entry(&w->proto, "location", w->data_name);
@@ -138,7 +138,7 @@ static void write_external(struct writing *w, const struct onnx_tensor *tensor)
     sw_proto_put_int(&w->proto, ONNX_TENSOR_LOCATION, ONNX_EXTERNAL);
 }
 
-static void write_tensor(struct writing *w, const struct onnx_tensor *tensor)
+static void write_tensor(struct writing *w, const struct sw_onnx_tensor *tensor)
 {
     struct sw_proto_writer *p = &w->proto;
     sw_proto_begin(p, ONNX_GRAPH_INITIALIZER);
@@ -161,11 +161,11 @@ static void write_tensor(struct writing *w, const struct onnx_tensor *tensor)
     sw_proto_end(p);
 }
 
-static void write_dims(struct writing *w, const struct onnx_dims *dims)
+static void write_dims(struct writing *w, const struct sw_onnx_dims *dims)
 {
     struct sw_proto_writer *p = &w->proto;
     for (int d = 0; d < dims->rank; d++) {
-        const struct onnx_size *size = &dims->of[d];
+        const struct sw_onnx_size *size = &dims->of[d];
         char text[96];
         int len = snprintf(text, sizeof text, size->c1 != 1 ? "%lld" : "", (long long)size->c1);
         for (int k = 0; k < ONNX_N_FREE; k++) {
@@ -178,7 +178,7 @@ static void write_dims(struct writing *w, const struct onnx_dims *dims)
             snprintf(text + len, sizeof text - (size_t)len, "%+lld", (long long)size->c0);
         }
         sw_proto_begin(p, ONNX_SHAPE_DIM);
-        if (onnx_is_fixed(size)) {
+        if (sw_onnx_is_fixed(size)) {
             sw_proto_put_int(p, ONNX_DIM_VALUE, size->c0);
         } else {
             sw_proto_put_text(p, ONNX_DIM_NAME, text);
@@ -187,7 +187,7 @@ static void write_dims(struct writing *w, const struct onnx_dims *dims)
     }
 }
 
-static void write_port(struct writing *w, int field, const struct onnx_port *port)
+static void write_port(struct writing *w, int field, const struct sw_onnx_port *port)
 {
     struct sw_proto_writer *p = &w->proto;
     sw_proto_begin(p, field);
@@ -206,7 +206,7 @@ static void write_port(struct writing *w, int field, const struct onnx_port *por
 static void write_graph(struct writing *w)
 {
     struct sw_proto_writer *p = &w->proto;
-    const struct onnx_file *file = w->file;
+    const struct sw_onnx_file *file = w->file;
     sw_proto_begin(p, ONNX_MODEL_GRAPH);
     for (int64_t i = 0; i < file->n_nodes; i++) {
         write_node(p, &file->nodes[i]);
@@ -248,11 +248,11 @@ static void write_model(struct writing *w)
 /* ---- files ---- */
 
 /* Places the weights, each at the start of a page. Returns the bytes of all weights. */
-static uint64_t place(struct onnx_file *file, uint64_t *out_end)
+static uint64_t place(struct sw_onnx_file *file, uint64_t *out_end)
 {
     uint64_t end = 0, bytes = 0;
     for (int64_t i = 0; i < file->n_tensors; i++) {
-        struct onnx_tensor *tensor = &file->tensors[i];
+        struct sw_onnx_tensor *tensor = &file->tensors[i];
         if (!tensor->data) {
             tensor->offset = (end + PAGE - 1) / PAGE * PAGE;
             end = tensor->offset + tensor->bytes;
@@ -289,7 +289,7 @@ static sw_status write_data_file(struct writing *w)
     uint64_t at = 0;
     sw_status st = begin(w, w->data_name, path);
     for (int64_t i = 0; i < w->file->n_tensors && st >= 0; i++) {
-        const struct onnx_tensor *tensor = &w->file->tensors[i];
+        const struct sw_onnx_tensor *tensor = &w->file->tensors[i];
         if (tensor->data) {
             continue;
         }
@@ -348,8 +348,8 @@ static sw_status write_both(struct writing *w, const char *name, struct sw_onnx_
     return SW_OK;
 }
 
-sw_status onnx_write(struct onnx_file *file, const struct sw_onnx_export_options *options,
-                     const char *name, struct sw_onnx_summary *summary)
+sw_status sw_onnx_write(struct sw_onnx_file *file, const struct sw_onnx_export_options *options,
+                        const char *name, struct sw_onnx_summary *summary)
 {
     struct writing w = {.file = file, .options = options};
     w.buffer = sw_alloc("onnx", BUFFER);
