@@ -6,6 +6,7 @@
 //     bench_infinity [--path .] [--rounds 5] [--steps 10] [--layers 24] [--width 512]
 //         [--vocab 2048] [--dtype bf16] [--params nvme|cpu|none] [--block 1048576] [--depth 32]
 //         [--threads 0] [--tokens 0] [--ahead 536870912] [--only optimizer|step]
+//         [--clip 0|1] [--update end|next_forward] [--device BYTES --host BYTES]
 //
 // First part: bytes per second read and written by the update of a step. The step is clipped, so
 // that the update is a separate part of it. fio's mixed reading and writing runs in turns with it,
@@ -15,8 +16,9 @@
 // (transfers alone), and as it is. The model without offloading runs next to them. --tokens 0
 // chooses the micro-batch for which the first two take equally long. --ahead is
 // spillway.transfer_bytes. Forward is a third of the computation and moves 2 of the 26 bytes of a
-// parameter. To keep the disk equally busy in each third of a step, another 6.7 bytes are read
-// during forward for backward. They wait in memory: 500 MiB for the default model.
+// parameter, unless gradients are clipped (--clip 1) and the next forward updates (--update, which
+// is spillway.clipped_update). To keep the disk equally busy in each third of a step, another 6.7
+// bytes are read during forward for backward. They wait in memory: 500 MiB for the default model.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +33,9 @@ enum { MAX_ROUNDS = 1000, SEQUENCES = 2, LEAST_TOKENS = 16, MOST_TOKENS = 4096 }
 #define GB 1e9
 
 struct args {
-    const char *path, *dtype, *params, *only;
-    int64_t rounds, steps, layers, width, vocab, block, depth, threads, tokens, ahead;
+    const char *path, *dtype, *params, *only, *update;
+    int64_t rounds, steps, layers, width, vocab, block, depth, threads, tokens, ahead, clip, device,
+        host;
     char model[64];
 };
 
@@ -50,6 +53,8 @@ static bool parse(int argc, char **argv, struct args *args)
         {"--vocab", NULL, &args->vocab},   {"--block", NULL, &args->block},
         {"--depth", NULL, &args->depth},   {"--threads", NULL, &args->threads},
         {"--tokens", NULL, &args->tokens}, {"--ahead", NULL, &args->ahead},
+        {"--clip", NULL, &args->clip},     {"--device", NULL, &args->device},
+        {"--host", NULL, &args->host},     {"--update", &args->update, NULL},
     };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t k = 0;
@@ -89,25 +94,32 @@ static double median(const double *values, int64_t n)
 
 enum way { COMPUTE, TRANSFERS, BOTH, IN_MEMORY, WAYS };
 
-/* clip: the update waits for all gradients, so it is a separate part of the step. */
-static sw_status open_way(const struct args *args, enum way way, int64_t tokens, bool clip,
+/* update: if gradients are clipped, when the update runs (spillway.clipped_update); NULL = they are
+ * not clipped */
+static sw_status open_way(const struct args *args, enum way way, int64_t tokens, const char *update,
                           sw_engine **out)
 {
-    char config[2048], offload[1024] = "";
+    char config[2048], offload[1024] = "", budgets[128] = "";
     if (way != IN_MEMORY) {
         snprintf(offload, sizeof offload,
                  ", \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
                  "\"offload_param\": {\"device\": \"%s\", \"nvme_path\": \"%s\"}",
                  args->path, args->params, args->path);
     }
-    snprintf(config, sizeof config,
-             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %d, \"bf16\": "
-             "{\"enabled\": %s}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
-             "0.0001}}, \"zero_optimization\": {\"stage\": 3%s}, \"aio\": {\"block_size\": %lld, "
-             "\"queue_depth\": %lld}, \"spillway\": {\"threads\": %lld, \"transfer_bytes\": %lld}}",
-             SEQUENCES, clip, strcmp(args->dtype, "bf16") == 0 ? "true" : "false", offload,
-             (long long)args->block, (long long)args->depth, (long long)args->threads,
-             (long long)args->ahead);
+    if (way != IN_MEMORY && args->device > 0 && args->host > 0) {
+        snprintf(budgets, sizeof budgets, ", \"device_memory\": %lld, \"host_memory\": %lld",
+                 (long long)args->device, (long long)args->host);
+    }
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %d, \"bf16\": "
+        "{\"enabled\": %s}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
+        "0.0001}}, \"zero_optimization\": {\"stage\": 3%s}, \"aio\": {\"block_size\": %lld, "
+        "\"queue_depth\": %lld}, \"spillway\": {\"threads\": %lld, \"transfer_bytes\": %lld%s, "
+        "\"clipped_update\": \"%s\"}}",
+        SEQUENCES, update != NULL, strcmp(args->dtype, "bf16") == 0 ? "true" : "false", offload,
+        (long long)args->block, (long long)args->depth, (long long)args->threads,
+        (long long)args->ahead, budgets, update ? update : "end");
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = args->model,
                                               .inputs.seq_len = tokens,
@@ -125,6 +137,11 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
     }
     *out = e;
     return SW_OK;
+}
+
+static const char *update_of(const struct args *args)
+{
+    return args->clip ? args->update : NULL;
 }
 
 static double disk_bytes(const sw_engine *e)
@@ -261,7 +278,7 @@ static sw_status bench_optimizer(const struct args *args)
     char file[512];
     sw_engine *e = NULL;
     snprintf(file, sizeof file, "%s/spillway-bench-infinity-%d.tmp", args->path, (int)getpid());
-    SW_TRY(open_way(args, BOTH, LEAST_TOKENS, true, &e));
+    SW_TRY(open_way(args, BOTH, LEAST_TOKENS, "end", &e));
     const sw_status st = optimizer_rounds(args, e, file, n_turns);
     if (st >= 0) {
         print_optimizer(args, e, n_turns);
@@ -296,9 +313,9 @@ static sw_status choose_tokens(const struct args *args, int64_t *out)
 {
     sw_engine *engines[CASES] = {NULL};
     double t[CASES];
-    sw_status st = open_way(args, TRANSFERS, FEW, false, &engines[0]);
-    st = st < 0 ? st : open_way(args, COMPUTE, FEW, false, &engines[1]);
-    st = st < 0 ? st : open_way(args, COMPUTE, MANY, false, &engines[2]);
+    sw_status st = open_way(args, TRANSFERS, FEW, update_of(args), &engines[0]);
+    st = st < 0 ? st : open_way(args, COMPUTE, FEW, update_of(args), &engines[1]);
+    st = st < 0 ? st : open_way(args, COMPUTE, MANY, update_of(args), &engines[2]);
     st = st < 0 ? st : try_cases(engines, t);
     for (int k = 0; k < CASES; k++) {
         sw_close(engines[k]);
@@ -397,7 +414,7 @@ static sw_status bench_steps(const struct args *args)
     int64_t tokens = args->tokens;
     sw_status st = tokens > 0 ? SW_OK : choose_tokens(args, &tokens);
     for (int way = 0; st >= 0 && way < WAYS; way++) {
-        st = open_way(args, (enum way)way, tokens, false, &engines[way]);
+        st = open_way(args, (enum way)way, tokens, update_of(args), &engines[way]);
     }
     st = st < 0 ? st : step_rounds(args, engines);
     if (st >= 0) {
@@ -482,6 +499,7 @@ int main(int argc, char **argv)
                         .dtype = "bf16",
                         .params = "nvme",
                         .only = "",
+                        .update = "end",
                         .rounds = 5,
                         .steps = 10,
                         .layers = 24,
@@ -495,7 +513,8 @@ int main(int argc, char **argv)
                 "usage: bench_infinity [--path FOLDER] [--rounds N] [--steps N] [--layers N] "
                 "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
                 "BYTES] [--depth N] [--threads N] [--tokens N] [--ahead BYTES] [--only "
-                "optimizer|step]\n");
+                "optimizer|step] [--clip 0|1] [--update end|next_forward] [--device BYTES "
+                "--host BYTES]\n");
         return 2;
     }
     const sw_status st = bench(&args);

@@ -466,6 +466,7 @@ SW_API sw_status sw_engine_tensor(const sw_engine *engine, int32_t i, const char
 /*
  * sw_get_weight, sw_set_weight - elements [first, first + n) of the whole parameter.
  *
+ * collective   after a step, with spillway.clipped_update "next_forward": its update runs first
  * out, src     [n]. Getting reads the master if there is one; setting writes it and the working
  *              copy
  *

@@ -187,6 +187,8 @@ enum sw_loss_mean {
 };
 /* Where states that lie in host memory are updated. */
 enum sw_update_place { SW_PLACE_AUTO, SW_PLACE_DEVICE, SW_PLACE_HOST };
+/* When offloaded parameters are updated under clipping. */
+enum sw_clipped_update { SW_CLIPPED_END, SW_CLIPPED_NEXT_FORWARD };
 enum sw_moments { SW_MOMENTS_FP32, SW_MOMENTS_BF16, SW_MOMENTS_8BIT };
 /* Who exchanges among the devices of ranks. AUTO: the library on GPUs that have one. */
 enum sw_comm_by { SW_COMM_BY_AUTO, SW_COMM_BY_LIBRARY, SW_COMM_BY_HOST };
@@ -275,6 +277,7 @@ struct sw_spillway_config {
     int64_t device_memory_bytes, host_memory_bytes, nvme_space_bytes;
     /* Copies on disk of the data that a step updates, 1 or 2; 0 = by the available space. */
     int64_t disk_slots;
+    int clipped_update; /* enum sw_clipped_update */
     struct sw_recompute recompute;
     bool recompute_cheap;
     int reduce; /* enum sw_reduce_order */

@@ -553,6 +553,7 @@ static const char *const updates[] = {"auto", "device", "host", NULL};
 #define NAME(NAME, name) name,
 static const char *const schedules[] = {SW_STEP_SCHEDULES(NAME) NULL};
 #undef NAME
+static const char *const clipped_updates[] = {"end", "next_forward", NULL};
 static const char *const kernels[] = {"fast", "reference", "onednn", NULL};
 
 static const struct config_field spillway_fields[] = {
@@ -680,6 +681,12 @@ static const struct config_field spillway_fields[] = {
         "where optimizer states offloaded to \"cpu\" are updated: on the device, which loads and "
         "stores them, or on the host, which gets gradients and returns parameters; auto = the "
         "faster one; results do not depend on it, and on the CPU both are the same",
+        BUILT),
+    CHOICE(
+        "clipped_update", AT(spillway.clipped_update), "\"end\"", clipped_updates,
+        "with gradient_clipping, when offloaded parameters are updated: at the end of the step, or "
+        "within the next forward, which hides transfers behind it and reads fewer bytes, but "
+        "keeps gradients twice; results do not depend on it",
         BUILT),
     CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels,
            "kernels to use: fast ones, plain C, or fast ones with oneDNN's products", BUILT),

@@ -4,6 +4,7 @@
 
 sw_status sw_export(sw_engine *e, const char *folder, enum sw_dtype dtype)
 {
+    SW_TRY(sw_engine_settle(e));
     return sw_weights_export_folder(&e->weights, e->options.run.comm, folder, dtype);
 }
 
@@ -26,6 +27,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
     if (e->progress.failed || e->progress.phase != 0) {
         return SW_FAIL(SW_E_ARG, "sw_save: a step is under way or failed half way");
     }
+    SW_TRY(sw_engine_settle(e));
     const struct sw_weights_run run = run_of(e);
     return sw_weights_save(&e->weights, &run, folder, options);
 }
@@ -33,6 +35,7 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
 static void take_over(struct sw_engine *e, const struct sw_weights_run *run)
 {
     sw_executor_forget_fault(e->executor);
+    sw_executor_forget_due(e->executor);
     e->progress = (struct engine_progress){
         .step = run->step,
         .applied = run->applied,

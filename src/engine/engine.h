@@ -94,6 +94,9 @@ const struct sw_mesh_choice *sw_engine_mesh_choice(const sw_engine *e);
 
 /* The weights of an open engine, to change them. */
 struct sw_weights *sw_engine_weights(sw_engine *e);
+/* Runs the update of the last step if it is due, so that parameters and states are those after the
+ * step. Collective. After a failure it is still due. */
+sw_status sw_engine_settle(sw_engine *e);
 
 /* Losses of the last step on this rank: sum and count of each term of each micro-batch, [local,
  * terms, 2]. */

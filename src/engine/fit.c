@@ -341,6 +341,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
     const struct sw_config *c = e->config;
     return (struct sw_policy){
         .host_updates = c->spillway.update == SW_PLACE_HOST,
+        .clipped_update = (enum sw_clipped_update)c->spillway.clipped_update,
         .micro_batch = e->sizes.batch,
         .micro_batches = e->sizes.micro_batches,
         .recompute = sw_config_recompute(c, e->weights.model ? e->weights.model->layers : 0),

@@ -264,6 +264,7 @@ static sw_status generate(struct writing *w, const int32_t *prompt, int64_t n_pr
 {
     static const struct sw_sampling plain = {.stop_id = -1};
     SW_TRY(check(w->e, prompt, n_prompt, w->text.most));
+    SW_TRY(sw_engine_settle(w->e));
     w->sampling = w->sampling ? w->sampling : &plain;
     if (w->sampling->rules) {
         SW_TRY(check_rules(w->e, w->sampling->rules));

@@ -481,7 +481,8 @@ double sw_engine_step_flops(const sw_engine *e)
     double each = 0, once = 0; /* per micro-batch, per step */
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const bool updates = instr->last_only || instr->segment >= SW_SEGMENT_UPDATE;
+        const bool updates =
+            instr->last_only || instr->turn.first_only || instr->segment >= SW_SEGMENT_UPDATE;
         if (instr->verb == SW_VERB_KERNEL) {
             *(updates ? &once : &each) += (double)instr->flops * sw_instr_pieces(program, instr);
         }

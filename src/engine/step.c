@@ -89,13 +89,20 @@ static void set_round(struct sw_engine *e, int64_t j)
     sw_executor_set_of(ex, j, SW_SCALAR_LOSS_SCALE, e->optimizer.scaler.scale);
 }
 
-static sw_status begin_step(struct sw_engine *e)
+/* Repairs what a step that was rolled back has left. */
+static sw_status recover(struct sw_engine *e)
 {
-    sw_engine_begin_trace(e);
     if (e->progress.rolled_back) {
         SW_TRY(sw_executor_roll_back(e->executor));
         e->progress.rolled_back = false;
     }
+    return SW_OK;
+}
+
+static sw_status begin_step(struct sw_engine *e)
+{
+    sw_engine_begin_trace(e);
+    SW_TRY(recover(e));
     for (int64_t j = 0; j < e->sizes.rounds; j++) {
         set_round(e, j);
     }
@@ -207,6 +214,26 @@ static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batch
         st = fetch_loss(e, phase->round + i, i);
     }
     return st < 0 ? fail_step(e, st) : SW_OK;
+}
+
+sw_status sw_engine_settle(struct sw_engine *e)
+{
+    int32_t at;
+    if (!e->executor || e->progress.phase > 0 || !sw_executor_is_due(e->executor)) {
+        return SW_OK; /* a forward has run it */
+    }
+    SW_TRY(check_ready(e));
+    const struct sw_step_hooks hooks = {e, on_losses, on_agree};
+    SW_TRY(recover(e));
+    const sw_status st = sw_executor_settle(e->executor, &hooks, &at);
+    if (st >= 0) {
+        return SW_OK;
+    }
+    if (e->world.size == 1 || step_of(e)->phases[at].action == SW_STEP_AGREE) {
+        return give_up(e, st);
+    }
+    e->progress.failed = true;
+    return st;
 }
 
 /* Waits until the results and the communicator are available to the caller. */
@@ -369,9 +396,9 @@ sw_status sw_engine_check_idle(const struct engine_progress *p, const char *what
     return p->phase == 0 ? SW_OK : SW_FAIL(SW_E_ARG, "%s: a step is under way", what);
 }
 
-/* Checks that `what` may run the program on this batch. `option` is the sw_initialize option that
- * plans the program. */
-static sw_status check_call(const struct sw_engine *e, int i_program, const char *what,
+/* Checks that `what` may run the program on this batch, and finishes the update that is due.
+ * `option` is the sw_initialize option that plans the program. */
+static sw_status check_call(struct sw_engine *e, int i_program, const char *what,
                             const char *option, const struct sw_batch *batch)
 {
     if (i_program < 0) {
@@ -379,7 +406,7 @@ static sw_status check_call(const struct sw_engine *e, int i_program, const char
     }
     SW_TRY(sw_engine_check_idle(&e->progress, what));
     const sw_status st = sw_engine_check_inputs(e, i_program, 0, batch);
-    return st < 0 ? sw_fail_prefix(st, "%s", what) : SW_OK;
+    return st < 0 ? sw_fail_prefix(st, "%s", what) : sw_engine_settle(e);
 }
 
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out)

@@ -22,6 +22,7 @@ sw_status sw_get_weight(sw_engine *e, const char *name, int64_t first, int64_t n
 {
     const struct sw_parameter *param = NULL;
     SW_TRY(find_range(&e->weights, name, first, n, &param));
+    SW_TRY(sw_engine_settle(e));
     return sw_weights_get(&e->weights, param, first, n, out);
 }
 
@@ -29,6 +30,7 @@ sw_status sw_set_weight(sw_engine *e, const char *name, int64_t first, int64_t n
 {
     const struct sw_parameter *param = NULL;
     SW_TRY(find_range(&e->weights, name, first, n, &param));
+    SW_TRY(sw_engine_settle(e));
     return sw_weights_set(&e->weights, param, first, n, src);
 }
 

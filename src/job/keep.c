@@ -147,6 +147,7 @@ sw_status sw_job_export_model(struct job *job)
         o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;
     snprintf(from, sizeof from, "%s%s", o->output, o->export_best ? "/best" : "");
     if (job->facts.world.size == 1 && !o->export_best) {
+        SW_TRY(sw_engine_settle(job->engine));
         SW_TRY(sw_weights_export(sw_engine_weights(job->engine), path, dtype));
     } else {
         SW_TRY(sw_job_export_saved(from, path, dtype, note, sizeof note));

@@ -181,6 +181,7 @@ enum sw_state_extent {
     X(CONSTANT,         NULL,               HELPS,   ELEMENTS) /* given by the graph; read-only */ \
     X(TRUST_RATIO,      "trust_ratio",      HELPS,   ELEMENTS) /* of LAMB, [1] */                  \
     X(SUM,              "grad_acc",         SUMS,    ELEMENTS) /* over micro-batches or ranks */   \
+    X(SUM_INDEX,        "grad_acc_index",   SUMS,    ELEMENTS) /* rows of a sum of one gradient */ \
     X(REDUCED_SUM,      "grad_sum",         SUMS,    ELEMENTS) /* a sum, reduced over ranks */     \
     X(GRADIENT,         "grad",             KEPT,    ELEMENTS)                                     \
     X(GRADIENT_INDEX,   "grad_index",       KEPT,    ELEMENTS) /* rows of a row-sparse gradient */ \

@@ -11,6 +11,7 @@ struct check {
     bool one_round;   /* every micro-step is the last of its step */
     bool is_stage;    /* see sw_program_is_stage */
     sw_value *newest; /* [n_values] by root: the version that its bytes hold now */
+    bool *always;     /* [n_values] by root: an instruction that never is left out writes it */
     int32_t *issued;  /* [n_instrs] see sw_program_issued */
     struct sw_cells cells;
 };
@@ -46,6 +47,12 @@ static sw_status check_read(const struct check *c, int32_t i, sw_value v)
             "written in the last one",
             i, sw_ir_op_name(&ir->ops[reader->op]), version);
     }
+    if (writer && writer->turn.first_only && !reader->turn.first_only && !c->always[root]) {
+        return SW_FAIL(SW_E_ARG,
+                       "plan: instruction %d (%s) runs in every micro-step and reads %%%d, which "
+                       "only the update of the step before writes",
+                       i, sw_ir_op_name(&ir->ops[reader->op]), version);
+    }
     const struct sw_buffer *buffer = &c->program->buffers[c->program->buffer_of[root]];
     if (!buffer->persistent && (i < buffer->first || i > buffer->last)) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d reads %%%d outside of its buffer's life", i,
@@ -61,13 +68,22 @@ static sw_status check_when(const struct check *c, int32_t i, bool *finished)
 {
     const struct sw_instr *instr = &c->program->instrs[i];
     const struct sw_ir_op *op = &c->program->ir->ops[instr->op];
-    const bool early = op->phase == SW_PHASE_UPDATE && instr->segment < SW_SEGMENT_UPDATE;
+    const bool early =
+        op->phase == SW_PHASE_UPDATE && !op->chunk.in_forward && instr->segment < SW_SEGMENT_UPDATE;
+    if (op->chunk.in_forward != instr->turn.first_only ||
+        (op->chunk.in_forward && instr->last_only)) {
+        return SW_FAIL(SW_E_ARG,
+                       "plan: instruction %d (%s) of the update of the step before runs in every "
+                       "micro-step, or another one does not",
+                       i, sw_ir_op_name(op));
+    }
     if ((early || op->in_backward) && !instr->last_only) {
         return SW_FAIL(SW_E_ARG,
                        "plan: instruction %d (%s) is of the update and runs in every micro-step", i,
                        sw_ir_op_name(op));
     }
-    if (op->unless_skipped && !instr->unless_skipped && op->move != SW_MOVE_LOAD) {
+    if (op->unless_skipped && !instr->unless_skipped && !op->chunk.in_forward &&
+        op->move != SW_MOVE_LOAD) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) runs in a skipped step, too", i,
                        sw_ir_op_name(op));
     }
@@ -131,7 +147,9 @@ static sw_status check_batch(const struct check *c, int32_t i)
     const struct sw_instr *leader = &c->program->instrs[first];
     if (i >= first + leader->exchange.batch ||
         ir->ops[leader->op].move != ir->ops[instr->op].move ||
-        leader->last_only != instr->last_only || leader->unless_skipped != instr->unless_skipped) {
+        leader->last_only != instr->last_only ||
+        leader->turn.first_only != instr->turn.first_only ||
+        leader->unless_skipped != instr->unless_skipped) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is no part of the batch of %d", i,
                        sw_ir_op_name(&ir->ops[instr->op]), first);
     }
@@ -165,6 +183,7 @@ static sw_status check_order(struct check *c)
                 continue;
             }
             c->written[op->out[k]] = i;
+            c->always[sw_ir_root(ir, op->out[k])] |= !program->instrs[i].turn.first_only;
             c->newest[sw_ir_root(ir, op->out[k])] = op->out[k];
         }
         if (i > 0 && sw_instr_key(&program->instrs[i]) < sw_instr_key(&program->instrs[i - 1])) {
@@ -508,9 +527,10 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         const size_t n = (size_t)c.program->ir->n_values + 1;
         c.written = sw_alloc("plan", n * sizeof *c.written);
         c.newest = sw_alloc("plan", n * sizeof *c.newest);
+        c.always = sw_alloc_zero("plan", n, sizeof *c.always);
         c.issued = sw_alloc("plan", ((size_t)c.program->n_instrs + 1) * sizeof *c.issued);
         sw_status st = SW_OK;
-        if (!c.written || !c.newest || !c.issued) {
+        if (!c.written || !c.newest || !c.always || !c.issued) {
             st = SW_FAIL(SW_E_NOMEM, "out of host memory for checking the plan");
         }
         if (st == SW_OK) {
@@ -542,6 +562,7 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         sw_free(c.written);
         sw_free(c.newest);
+        sw_free(c.always);
         sw_free(c.issued);
         sw_cells_close(&c.cells);
         SW_TRY(st);

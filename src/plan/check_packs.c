@@ -144,7 +144,8 @@ static sw_status check_transfer(const struct check *c, int32_t i)
     }
     struct copy *copy = &known(c, root)->copy;
     struct on_disk *there = &known(c, pack)->on_disk;
-    if (op->in[0] != pack || op->first != 0 || c->ir->values[here].base_offset != 0 ||
+    if ((op->in[0] != pack && !sw_ir_is_renewed(c->ir, op->in[0])) || op->first != 0 ||
+        c->ir->values[here].base_offset != 0 ||
         (op->move == SW_MOVE_LOAD && (sw_ir_moves_rows(op) || here != root)) ||
         sw_transfer_bytes(c->ir, op) != sw_ir_storage_bytes(&c->ir->values[pack])) {
         return fail(c, i, pack, "does not move all of it");
@@ -175,13 +176,15 @@ static bool is_member(const struct check *c, sw_value pack, sw_value v)
 }
 
 /* True if instruction i may run although the one that loaded its operand did not: in a step that is
- * skipped, or in a backward that is not the last. */
+ * skipped, in a backward that is not the last, or in a forward that is not the first. */
 static bool may_run_without(const struct check *c, int32_t i, const struct copy *copy)
 {
     const struct sw_ir_op *op = &c->ir->ops[c->program->instrs[i].op];
     const struct sw_ir_op *load =
         copy->loaded < 0 ? op : &c->ir->ops[c->program->instrs[copy->loaded].op];
-    return (load->unless_skipped && !op->unless_skipped) || (load->in_backward && !op->in_backward);
+    return (load->unless_skipped && !op->unless_skipped) ||
+           (load->in_backward && !op->in_backward) ||
+           (load->chunk.in_forward && !op->chunk.in_forward);
 }
 
 /* Checks operand v of instruction i, which may lie in a copy of a pack. It must be a member. The

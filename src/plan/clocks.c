@@ -36,7 +36,9 @@ void sw_clocks_close(struct sw_clocks *clocks)
 static bool may_be_left_out(const struct sw_clocks *clocks, int32_t i)
 {
     const struct sw_instr *instr = &clocks->program->instrs[i];
-    return instr->unless_skipped || instr->last_only;
+    const struct sw_ir_op *op = &clocks->program->ir->ops[instr->op];
+    return instr->unless_skipped || instr->last_only || instr->turn.first_only ||
+           (sw_ir_is_transfer(op) && sw_ir_moves_rows(op)); /* without a micro-batch */
 }
 
 static void join(int32_t a[SW_QUEUE_COUNT], const int32_t b[SW_QUEUE_COUNT])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves sums and updates from the end of the list into the step's last backward, as early as their
-// operands allow.
+// operands allow. Moves updates of the step before into the forward, before their first reader.
 #include <stdlib.h>
 
 #include "plan/private.h"
@@ -46,15 +46,19 @@ static void find_moves(struct sw_ir *ir, const struct sw_late_ops *const *late_o
     for (int32_t i = n_before; i < ir->n_ops; i++) {
         struct sw_ir_op *op = &ir->ops[i];
         const struct sw_late_ops *late = late_of[i - n_before];
-        const int32_t after = !late ? INT32_MAX
+        const bool in_forward = late && i >= late->forward_first && i < late->forward_end;
+        const int32_t after = !late        ? INT32_MAX
+                              : in_forward ? late->before - 1
                               : i >= late->sum_first && i < late->sum_end
                                   ? latest_term(ir, moves, i, n_before)
                                   : late->ready;
         moves[i - n_before].after = after;
         if (after < INT32_MAX) {
-            op->in_backward = op->phase == SW_PHASE_UPDATE;
-            op->scope = ir->ops[after].scope;
-            op->chunk = ir->ops[after].chunk;
+            const struct sw_ir_op *beside = &ir->ops[in_forward ? late->before : after];
+            op->in_backward = op->phase == SW_PHASE_UPDATE && !in_forward;
+            op->scope = beside->scope;
+            op->chunk = beside->chunk;
+            op->chunk.in_forward = in_forward;
         }
     }
 }
@@ -75,16 +79,19 @@ sw_status sw_move_into_backward(struct sw_ir *ir, const struct sw_late_ops *late
         for (int32_t i = late[f].sum_first; i < late[f].sum_end; i++) {
             late_of[i - n_before] = &late[f];
         }
+        for (int32_t i = late[f].forward_first; i < late[f].forward_end; i++) {
+            late_of[i - n_before] = &late[f];
+        }
     }
     if (good) {
         find_moves(ir, late_of, n_before, moves);
         qsort(moves, (size_t)n_moves, sizeof *moves, by_place);
     }
     for (int32_t i = 0, m = 0; good && (i < n_before || m < n_moves); i++) {
-        good = i >= n_before || sw_op_order_add(&order, &ir->ops[i]);
-        for (; good && m < n_moves && (moves[m].after <= i || i >= n_before); m++) {
+        for (; good && m < n_moves && (moves[m].after < i || i >= n_before); m++) {
             good = sw_op_order_add(&order, &ir->ops[moves[m].op]);
         }
+        good = good && (i >= n_before || sw_op_order_add(&order, &ir->ops[i]));
     }
     if (good) {
         sw_op_order_install(&order, ir);

@@ -48,10 +48,25 @@ bool sw_offload_overwrites(const struct sw_offload *p, const struct sw_ir_op *op
     if (begins_sum(p, op, k)) {
         return true;
     }
-    /* Operand 0 of an update is the parameter. An fp16 one is made from the master, and not read.
+    /* Operand 0 of an update is the parameter. An fp16 one is made from the master, and not read;
+     * but the step may have no update that makes it before forward reads it.
      * A pack is overwritten only if all of its members are. */
-    return sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0 && p->ir->values[op->in[k]].dtype == SW_F16 &&
+    return sw_ir_has(op, SW_TRAIT_ELEMENTS) && k == 0 && !op->chunk.in_forward &&
+           p->ir->values[op->in[k]].dtype == SW_F16 &&
            (!p->ir->values[what].is_pack || sw_offload_writes_pack(p, op, what));
+}
+
+/* The op that `what` is loaded for. Forward reads the parameter that it updates before, in every
+ * micro-step. */
+static struct sw_ir_op reader_of(const struct sw_offload *p, const struct sw_ir_op *op,
+                                 sw_value what)
+{
+    struct sw_ir_op reader = *op;
+    if (op->chunk.in_forward && p->ir->values[what].role == SW_ROLE_PARAM) {
+        reader.chunk.in_forward = reader.unless_skipped = false;
+        reader.phase = SW_PHASE_FORWARD;
+    }
+    return reader;
 }
 
 bool sw_offload_fetch(struct sw_offload *p, struct sw_ir_op *op, int k)
@@ -69,9 +84,10 @@ bool sw_offload_fetch(struct sw_offload *p, struct sw_ir_op *op, int k)
         return op->in[k] >= 0;
     }
     const bool loaded = sw_offload_is_here(p, op, what);
+    const struct sw_ir_op reader = reader_of(p, op, what);
     if (!loaded && !(sw_offload_overwrites(p, op, k, what) ? sw_offload_make_room(p, op, what)
                      : comes_from_master(p, op, what)      ? load_from_master(p, op, what)
-                                                           : sw_offload_load(p, op, what))) {
+                                                           : sw_offload_load(p, &reader, what))) {
         return false;
     }
     op->in[k] =

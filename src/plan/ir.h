@@ -35,6 +35,9 @@ struct sw_ir_param_facts {
     bool stays_whole; /* it is not sharded, see sw_choose_whole */
 };
 
+/* Slots of a tensor; LATE: two, and it is updated within the next forward. */
+enum sw_slots { SW_SLOTS_ONE, SW_SLOTS_TWO, SW_SLOTS_LATE };
+
 /* A value of the graph or of a pass (see struct sw_value_info), and where it lies. */
 struct sw_ir_value {
     const struct sw_ir_form *form;
@@ -54,7 +57,7 @@ struct sw_ir_value {
     enum sw_tier tier : 8;
     bool host_computes; /* host memory: a kernel of the host reads or writes it in place */
     /* PARAM, STATE: a step writes the second slot, so that the step can be undone */
-    bool two_slots;
+    enum sw_slots two_slots : 8;
     bool is_pack; /* PARAM, STATE: storage that several of them share */
     struct sw_ir_param_facts param_facts;
     bool takes_turns; /* piece of an update in a loop: there is room for several pieces */
@@ -148,6 +151,7 @@ struct sw_ir_detail {
 struct sw_ir_chunk {
     int16_t number;
     bool of_weights; /* backward: in the segment WEIGHTS */
+    bool in_forward; /* part of the update of the step before, and runs within the first forward */
 };
 
 /* Fields of an exchange. */
@@ -421,6 +425,14 @@ static inline bool sw_ir_is(const struct sw_ir_op *op, enum sw_op_kind kind)
 static inline bool sw_ir_is_on_disk(const struct sw_ir *ir, sw_value v)
 {
     return ir->values[sw_ir_root(ir, v)].tier == SW_TIER_DISK;
+}
+/* True if v is the version of a tensor with two slots that this step has stored, within its
+ * forward. Loads of it read the slot that was written. */
+static inline bool sw_ir_is_renewed(const struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *root = &ir->values[sw_ir_root(ir, v)];
+    return ir->values[v].producer >= 0 && root->two_slots == SW_SLOTS_LATE &&
+           !sw_state_is_sum(root->state);
 }
 /* True for moves between tiers. The executor does them, not a kernel. */
 static inline bool sw_ir_is_transfer(const struct sw_ir_op *op)

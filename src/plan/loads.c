@@ -29,6 +29,15 @@ sw_value sw_offload_root(const struct sw_offload *p, const struct sw_ir_op *op, 
     return home >= 0 ? home : sw_offload_home(p, v);
 }
 
+sw_value sw_offload_current(const struct sw_offload *p, const struct sw_ir_op *reader,
+                            sw_value what)
+{
+    const struct sw_ir_value *info = &p->ir->values[what];
+    const bool renewed = info->two_slots == SW_SLOTS_LATE && !sw_state_is_sum(info->state) &&
+                         p->stored[what] >= 0 && !reader->chunk.in_forward;
+    return p->offloaded[what] >= 0 ? p->offloaded[what] : renewed ? p->stored[what] : what;
+}
+
 sw_value sw_offload_load_part(struct sw_offload *p, const struct sw_ir_op *reader, sw_value what,
                               int64_t first, struct sw_shape shape)
 {
@@ -42,7 +51,7 @@ sw_value sw_offload_load_part(struct sw_offload *p, const struct sw_ir_op *reade
     struct sw_ir_op op = sw_ir_move_beside(SW_MOVE_LOAD, reader);
     op.first = first;
     op.n_in = 1;
-    op.in[0] = p->offloaded[what] >= 0 ? p->offloaded[what] : what;
+    op.in[0] = sw_offload_current(p, reader, what);
     op.out[0] = here;
     return sw_op_order_add(&p->order, &op) ? here : SW_NO_VALUE;
 }

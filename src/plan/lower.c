@@ -32,7 +32,8 @@ static struct sw_operand operand_of(const struct sw_program *program, sw_value v
     const struct sw_ir_value *value = &ir->values[v];
     const struct sw_buffer *buffer = &program->buffers[b];
     const size_t bytes = extent_of(value);
-    struct sw_ring ring = {buffer->slot_bytes, SW_PLAN_SLOTS, SW_RING_STEP};
+    struct sw_ring ring = {buffer->slot_bytes, SW_PLAN_SLOTS,
+                           buffer->is_late ? SW_RING_LATE : SW_RING_STEP};
     if (buffer->micro_bytes > 0) {
         const size_t n = buffer->bytes / buffer->micro_bytes;
         ring = (struct sw_ring){buffer->micro_bytes, (int32_t)n, SW_RING_MICRO};
@@ -87,6 +88,18 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
     instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op) / pieces;
 }
 
+/* The slot of what an update within the next forward reads or writes. */
+static void choose_late_slot(const struct sw_ir *ir, const struct sw_ir_op *op,
+                             struct sw_operand *operand)
+{
+    struct sw_ring *ring = &operand->ring[0];
+    if (ring->by == SW_RING_LATE && sw_state_is_sum(ir->values[sw_ir_root(ir, op->in[0])].state)) {
+        ring->by = op->chunk.in_forward ? SW_RING_KEPT : SW_RING_MADE;
+    } else if (op->move == SW_MOVE_LOAD && sw_ir_is_renewed(ir, op->in[0])) {
+        ring->by = SW_RING_NEWEST;
+    }
+}
+
 static void lower_move(struct sw_program *program, struct sw_instr *instr,
                        const struct sw_ir_op *op)
 {
@@ -98,6 +111,7 @@ static void lower_move(struct sw_program *program, struct sw_instr *instr,
     }
     if (sw_ir_is_transfer(op)) {
         instr->verb = sw_move_info(op->move)->verb[operands[0].tier == SW_TIER_DISK];
+        choose_late_slot(program->ir, op, &operands[0]);
         lower_transfer(program, instr, op, operands);
     } else {
         sw_exchange_describe(program->ir, op, instr);

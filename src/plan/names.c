@@ -18,7 +18,8 @@ const char *sw_schedule_name(enum sw_step_schedule schedule)
 
 const char *sw_ring_name(enum sw_ring_index by)
 {
-    static const char *const names[SW_RING_COUNT] = {"step", "piece", "micro"};
+    static const char *const names[SW_RING_COUNT] = {"step",   "piece", "micro", "late",
+                                                     "newest", "kept",  "made"};
     return names[by];
 }
 

@@ -12,9 +12,7 @@
 // ops that use their members. No operand changes its value, so training stays bit-identical.
 #include "plan/offload.h"
 
-/* True for a lookup in an offloaded table that is not loaded for another reason: only its rows are
- * loaded. Of a table that ranks have parts of, all is loaded, as indices name rows of others. */
-static bool reads_rows(const struct sw_offload *p, const struct sw_ir_op *op)
+bool sw_offload_reads_rows(const struct sw_offload *p, const struct sw_ir_op *op)
 {
     const sw_value table =
         sw_ir_has(op, SW_TRAIT_LOOKUP) ? sw_offload_home(p, op->in[0]) : SW_NO_VALUE;
@@ -23,11 +21,11 @@ static bool reads_rows(const struct sw_offload *p, const struct sw_ir_op *op)
     return table >= 0 && !is_part && table == op->in[0] && !sw_offload_is_here(p, op, table);
 }
 
-static void become_rows(struct sw_ir_op *op)
+static void become_rows(const struct sw_offload *p, struct sw_ir_op *op)
 {
     struct sw_ir_op rows = sw_ir_move_beside(SW_MOVE_LOAD, op);
     rows.n_in = 2;
-    rows.in[0] = op->in[0];
+    rows.in[0] = sw_offload_current(p, op, op->in[0]);
     rows.in[1] = op->in[1];
     rows.out[0] = op->out[0];
     *op = rows;
@@ -66,15 +64,18 @@ static bool store_written(struct sw_offload *p, const struct sw_ir_op *op, int k
  * have functions of their own. */
 static bool rewrite(struct sw_offload *p, struct sw_ir_op *op)
 {
+    if (sw_ir_is_transfer(op)) {
+        return sw_op_order_add(&p->order, op); /* it keeps a gradient */
+    }
     if (sw_offload_runs_on_host(p, op)) {
         return sw_offload_update_on_host(p, op);
     }
     if (sw_offload_goes_in_pieces(p, op)) {
         return sw_offload_update_in_pieces(p, op);
     }
-    const bool rows = reads_rows(p, op);
+    const bool rows = sw_offload_reads_rows(p, op);
     if (rows) {
-        become_rows(op);
+        become_rows(p, op);
     }
     const struct sw_ir_op before = *op;
     for (int k = rows; k < op->n_in; k++) {

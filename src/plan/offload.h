@@ -42,6 +42,12 @@ struct sw_offload {
     } left;
 };
 
+/* ---- offload.c ---- */
+
+/* True for a lookup in an offloaded table that is not loaded for another reason: only its rows are
+ * loaded. Of a table that ranks have parts of, all is loaded, as indices name rows of others. */
+bool sw_offload_reads_rows(const struct sw_offload *p, const struct sw_ir_op *op);
+
 /* ---- tiers.c ---- */
 
 /* True if op i reads the gradient of a tile later than right after its producer. In that case other
@@ -61,6 +67,10 @@ sw_value sw_offload_home(const struct sw_offload *p, sw_value v);
 bool sw_offload_is_here(const struct sw_offload *p, const struct sw_ir_op *op, sw_value what);
 /* The offloaded value of operand k of op; also covers transients of an earlier segment. */
 sw_value sw_offload_root(const struct sw_offload *p, const struct sw_ir_op *op, int k);
+/* Returns the value that a load of `what` reads: the offloaded copy of a transient; the version
+ * that this step has stored, if the update runs within forward; else `what`. */
+sw_value sw_offload_current(const struct sw_offload *p, const struct sw_ir_op *reader,
+                            sw_value what);
 /* Loads elements from `first` on, as many as `shape` has. SW_NO_VALUE when out of memory. */
 sw_value sw_offload_load_part(struct sw_offload *p, const struct sw_ir_op *reader, sw_value what,
                               int64_t first, struct sw_shape shape);

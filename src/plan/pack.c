@@ -23,7 +23,7 @@ struct key {
     /* places of the parameter's readers, and of the op that writes the member */
     int64_t readers, updated;
     enum sw_role role;
-    bool two_slots;
+    enum sw_slots two_slots;
 };
 
 struct pack {
@@ -51,7 +51,7 @@ struct packing {
 static int32_t *latest_of(struct packing *p, const struct key *key)
 {
     const uint64_t words[] = {(uint64_t)key->readers, (uint64_t)key->updated,
-                              (uint64_t)key->role * 2 + key->two_slots};
+                              (uint64_t)key->role * 4 + (uint64_t)key->two_slots};
     return &p->latest[sw_hash(SW_HASH_INIT, words, sizeof words) % SW_LEN(p->latest)];
 }
 
@@ -119,7 +119,7 @@ static void join(struct packing *p, sw_value v)
 
 /* Adds the storage of a pack: a named tensor of bytes on disk. */
 static sw_value add_pack(struct sw_ir *ir, const char *name, enum sw_role role, int64_t bytes,
-                         bool two_slots)
+                         enum sw_slots two_slots)
 {
     const sw_value home = sw_ir_new_value(ir, role, SW_U8, SW_SHAPE(bytes));
     if (home < 0 || !sw_ir_name_value(ir, home, name)) {

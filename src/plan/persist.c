@@ -74,7 +74,7 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info
     const size_t bytes = sw_round_up(sw_ir_storage_bytes(info), SW_PLAN_DISK_ALIGN);
     const struct sw_packed *known = find_pack(plan, info->name);
     if (known) {
-        return known->bytes == bytes && (known->slot_bytes > 0) == info->two_slots
+        return known->bytes == bytes && (known->slot_bytes > 0) == (info->two_slots != SW_SLOTS_ONE)
                    ? SW_OK
                    : SW_FAIL(SW_E_ARG, "%s: two programs of one plan disagree about it",
                              info->name);
@@ -84,7 +84,8 @@ static sw_status place_pack(struct sw_plan *plan, const struct sw_ir_value *info
     *pack = (struct sw_packed){.name = info->name,
                                .offset = *end,
                                .bytes = bytes,
-                               .slot_bytes = info->two_slots ? bytes : 0};
+                               .slot_bytes = info->two_slots ? bytes : 0,
+                               .is_late = info->two_slots == SW_SLOTS_LATE};
     *end += pack->bytes + pack->slot_bytes;
     return name(plan, SW_NAME_PACK, info->name, plan->n_packs - 1);
 }
@@ -99,6 +100,7 @@ static void place_member(struct sw_plan *plan, const struct sw_ir *ir, sw_value 
     struct sw_persistent *item = sw_plan_item(plan, ir, v);
     item->offset = pack->offset + at;
     item->slot_bytes = pack->slot_bytes;
+    item->is_late = pack->is_late;
     item->packed_bytes = (next == sw_ir_storage_bytes(root) ? pack->bytes : next) - at;
 }
 
@@ -249,6 +251,7 @@ static sw_status list(struct sw_plan *plan, const struct sw_plan_options *option
     };
     item->slot_bytes =
         info->two_slots && item->tier != SW_TIER_DEVICE ? sw_persistent_taken(item) : 0;
+    item->is_late = info->two_slots == SW_SLOTS_LATE;
     int32_t key;
     const char *text = sw_ir_key(ir, v, SW_NAME_PERSISTENT, &key);
     return is_new ? name(plan, key, text, plan->n_persistent - 1) : SW_OK;
@@ -350,14 +353,16 @@ static struct sw_buffer placed_buffer(const struct sw_plan *plan, const struct s
                                   .persistent = true,
                                   .offset = pack->offset,
                                   .bytes = pack->bytes,
-                                  .slot_bytes = pack->slot_bytes};
+                                  .slot_bytes = pack->slot_bytes,
+                                  .is_late = pack->is_late};
     }
     const struct sw_persistent *item = sw_plan_item(plan, ir, v);
     return (struct sw_buffer){.tier = item->tier,
                               .persistent = true,
                               .offset = item->offset,
                               .bytes = sw_persistent_taken(item),
-                              .slot_bytes = item->slot_bytes};
+                              .slot_bytes = item->slot_bytes,
+                              .is_late = item->is_late};
 }
 
 sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program)

@@ -156,7 +156,32 @@ bool sw_offload_goes_in_pieces(const struct sw_offload *p, const struct sw_ir_op
            p->ir->values[op->in[1]].form->elems > p->options->policy.update_elems;
 }
 
-/* Updates a tile in pieces. Afterwards no op gets the whole parameter as an operand. */
+/* True for an update within forward if its place only looks up rows of the parameter. They are
+ * loaded from where the update has stored them. */
+static bool is_read_by_rows(const struct sw_offload *p, const struct sw_ir_op *op)
+{
+    const sw_value param = sw_offload_home(p, op->in[0]);
+    const int64_t place = sw_ir_block_segment(p->ir, op);
+    if (!op->chunk.in_forward || param < 0 || param != op->in[0]) {
+        return false;
+    }
+    for (int32_t i = p->i_op + 1; i < p->n_ops; i++) {
+        const struct sw_ir_op *later = &p->ir->ops[i];
+        if (sw_ir_block_segment(p->ir, later) != place) {
+            break;
+        }
+        for (int k = 0; k < later->n_in; k++) {
+            if (sw_ir_root(p->ir, later->in[k]) == param &&
+                !(sw_ir_has(later, SW_TRAIT_LOOKUP) && k == 0 && sw_offload_reads_rows(p, later))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Updates a tile in pieces, or a table of which forward reads rows. Afterwards no op gets the whole
+ * parameter as an operand. */
 static bool update_tile(struct sw_offload *p, struct sw_ir_op *op, int64_t n)
 {
     p->ir->values[op->out[0]].producer = -1;
@@ -181,7 +206,7 @@ bool sw_offload_update_in_pieces(struct sw_offload *p, struct sw_ir_op *op)
             return false;
         }
     }
-    if (sw_ir_is_part(p->ir, op->in[0])) {
+    if (sw_ir_is_part(p->ir, op->in[0]) || is_read_by_rows(p, op)) {
         return update_tile(p, op, n);
     }
     if (!sw_offload_fetch(p, op, 0)) {

@@ -78,6 +78,7 @@ struct sw_buffer {
     uint32_t align;       /* transients: alignment of the offset and of the bytes */
     int32_t first, last;  /* instructions during which it is in use; all of them if persistent */
     size_t slot_bytes;    /* see struct sw_persistent */
+    bool is_late;         /* see struct sw_persistent */
     /* transients: `bytes` is a ring with a slot of this size for each micro-batch in flight; 0 = no
      * ring */
     size_t micro_bytes;
@@ -91,7 +92,20 @@ enum { SW_PLAN_SMALL = 4096, SW_PLAN_SMALL_ALIGN = 16 };
 
 /* An operand's bytes move on by one of these. Steps are those whose update counts: a step reads at
  * its index, and writes at the next one. */
-enum sw_ring_index { SW_RING_STEP, SW_RING_PIECE, SW_RING_MICRO, SW_RING_COUNT };
+enum sw_ring_index {
+    SW_RING_STEP,
+    SW_RING_PIECE,
+    SW_RING_MICRO,
+    /* as STEP, of what is updated within the next forward; after the first forward reads are as
+     * NEWEST */
+    SW_RING_LATE,
+    SW_RING_NEWEST, /* LATE + 1 if an update is due, which the first forward runs; else LATE */
+    /* gradients that an update within the next forward reads: those of the step before, and those
+     * that this step makes */
+    SW_RING_KEPT,
+    SW_RING_MADE,
+    SW_RING_COUNT
+};
 const char *sw_ring_name(enum sw_ring_index by);
 enum { SW_PLAN_SLOTS = 2 }; /* slots of the ring by steps */
 struct sw_ring {
@@ -186,8 +200,10 @@ struct sw_instr_exchange {
     int32_t rows, row_elems;
 };
 
-/* Position of an instruction in a loop, and in the order of issue. */
+/* Position of an instruction in a step, in a loop, and in the order of issue. */
 struct sw_instr_turn {
+    /* of the update of the step before: runs only in the first forward, if that update is due */
+    bool first_only;
     int32_t loop; /* index into the program's loops, from 1; 0 = it runs once */
     /* The instruction of the same loop that must be done with a piece before this one starts the
      * piece `turns` later; -1 = none */
@@ -381,6 +397,7 @@ struct sw_persistent {
     size_t offset, bytes; /* in the tier's arena */
     /* distance from its first slot to its second; the two alternate. 0 = one slot */
     size_t slot_bytes;
+    bool is_late;             /* with two slots: it is updated within the next forward */
     enum sw_state_kind state; /* for role STATE */
     int use;                  /* sums: which use of the parameter */
     /* bytes that it occupies in its pack, up to the next tensor; 0 = not packed */
@@ -392,6 +409,7 @@ struct sw_persistent {
 struct sw_packed {
     const char *name;                 /* in the list of a program */
     size_t offset, bytes, slot_bytes; /* on disk; see struct sw_persistent */
+    bool is_late;
 };
 
 /* A parameter that ops use in tiles of `rows` rows; the last tile may be shorter. */
@@ -427,6 +445,8 @@ struct sw_step_phase {
     /* number of micro-batches; 0 = this rank has none, and does only what the others wait for */
     int n_micro;
     bool is_last; /* the last micro-step, in which `last_only` instructions run, too */
+    /* RUN: the first forward, in which `first_only` instructions run; COMMIT: of these alone */
+    bool is_first;
     /* instructions of the next phase start after all of this one; else transfers may overlap the
      * next phase */
     bool drains;
@@ -446,6 +466,9 @@ struct sw_step {
     int32_t n_phases;
     /* a failure in one of the first n_safe phases leaves the state of training unchanged */
     int32_t n_safe;
+    /* Phases after the last one of the step, which run an update within the next forward without
+     * that forward. */
+    int32_t n_settling;
     int ranks;    /* that divide the micro-batches */
     int per_rank; /* members of SW_GROUP_DATA for each of them: the ranks along context */
     /* micro-steps per step; micro-batches per step, over all ranks */
@@ -477,6 +500,7 @@ struct sw_plan_update {
     bool norms_in_backward;
     bool in_backward; /* updates run there, too */
     bool two_slots;   /* see struct sw_policy */
+    bool in_forward;  /* updates of what is offloaded run within the next forward */
 };
 
 struct sw_plan {
@@ -552,6 +576,9 @@ struct sw_policy {
     /* Updates write to a second slot, which becomes current once all of it is written. A step that
      * fails before that has changed nothing. Requires sw_may_take_two_slots. */
     bool two_slots;
+    /* Under clipping, parameters that leave the device are updated within the next forward, if
+     * nothing prevents it (sw_technique_late_update). */
+    enum sw_clipped_update clipped_update;
     /* Most bytes in flight, for prefetched loads and for stores each. 0 = a load is issued just
      * before its reader, and a store waits for the previous one. */
     size_t transfer_bytes;
@@ -663,35 +690,6 @@ const struct sw_persistent *sw_plan_find(const struct sw_plan *plan, const char 
 /* Finds a state of a parameter; use: for sums, else 0. */
 const struct sw_persistent *sw_plan_find_state(const struct sw_plan *plan, const char *param,
                                                enum sw_state_kind kind, int use);
-/* Divides the staging memory among the queues, as sw_plan_open does. */
-void sw_plan_share_staging(struct sw_plan *plan);
-/* Bytes that it takes in its tier. */
-size_t sw_persistent_taken(const struct sw_persistent *item);
-
-/* Bytes that second slots take in a tier. */
-size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier);
-
-/* The program whose transients take most of a tier. */
-const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enum sw_tier tier);
-/* Prints the `most` largest values that are alive at the peak of a program, in one line. */
-void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out);
-
-/* Bytes that the first program moves between tiers in an optimizer step with `rounds`
- * micro-steps. */
-struct sw_transfers {
-    int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
-};
-struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
-/* Bytes that this rank sends to the other members of a group in an optimizer step. Of rows of
- * gradients it counts the most. */
-int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group);
-
-/* True if an update may use two slots: all that it writes can go to a second slot or be kept until
- * the step is settled. Some of it must be on disk. */
-bool sw_may_take_two_slots(const struct sw_plan_options *options);
-/* True with "reduce": "boundary" and more than one micro-batch per rank. Otherwise the sum is in
- * the canonical order. */
-bool sw_sums_before_reducing(const struct sw_plan_options *options);
 
 #include "plan/pipe.h"
 #include "plan/query.h"

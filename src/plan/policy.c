@@ -40,6 +40,30 @@ bool sw_updates_in_backward(const struct sw_plan_options *options)
             options->policy.params_tier != SW_TIER_DEVICE);
 }
 
+bool sw_may_update_late(const struct sw_plan_options *options, const char **why)
+{
+    const struct sw_policy *p = &options->policy;
+    const struct sw_update_facts *facts =
+        options->rule ? sw_update_facts(options->rule->attrs.kind) : NULL;
+    const char *reason =
+        !options->rule || options->clip <= 0 ? "without gradient_clipping, updates run in backward"
+        : p->params_tier == SW_TIER_DEVICE   ? "parameters stay on the device"
+        : !p->two_slots                      ? "updates on the disk have one slot, not two"
+        : facts->reach != SW_REACH_ELEMENT   ? "the optimizer needs norms of whole parameters"
+        : options->stage_blocks              ? "stages of a pipeline begin backward in between"
+                                             : NULL;
+    if (why) {
+        *why = reason;
+    }
+    return !reason;
+}
+
+bool sw_updates_in_forward(const struct sw_plan_options *options)
+{
+    return options->policy.clipped_update == SW_CLIPPED_NEXT_FORWARD &&
+           sw_may_update_late(options, NULL);
+}
+
 /* Gradients leave the device as soon as they are final, and their norms are taken then. */
 bool sw_norms_in_backward(const struct sw_plan_options *options)
 {

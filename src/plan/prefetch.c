@@ -109,7 +109,8 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     const struct sw_ir_op *op = op_of(p, i);
     const struct sw_instr *instr = &p->program->instrs[i];
     const enum sw_segment segment = p->program->instrs[at].segment;
-    const bool early = op->phase == SW_PHASE_UPDATE && segment < SW_SEGMENT_UPDATE;
+    const bool early =
+        op->phase == SW_PHASE_UPDATE && !op->chunk.in_forward && segment < SW_SEGMENT_UPDATE;
     p->out[p->n_out++] = (struct slot){
         .from = i,
         .segment = (uint8_t)segment,

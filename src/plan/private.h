@@ -133,6 +133,11 @@ bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,
                    const struct sw_plan_options *options);
 /* Whether the update of a block, or the norm of its gradients, runs within its last backward. */
 bool sw_updates_in_backward(const struct sw_plan_options *options);
+/* Whether parameters that leave the device could be updated within the next forward. why: the
+ * reason if not; NULL = not wanted */
+bool sw_may_update_late(const struct sw_plan_options *options, const char **why);
+/* Whether they are. */
+bool sw_updates_in_forward(const struct sw_plan_options *options);
 bool sw_norms_in_backward(const struct sw_plan_options *options);
 /* True if this parameter leaves the device when parameters are offloaded: it is sharded, or larger
  * than the persistence threshold. A parameter with a view stays whole and on the device. */
@@ -306,6 +311,37 @@ sw_status sw_plan_check_outer_budgets(struct sw_plan *plan, const struct sw_plan
 /* fused: the graph after sw_pass_fuse */
 uint64_t sw_plan_fingerprint(const struct sw_graph *fused, const struct sw_plan_options *options);
 
+/* ---- uses.c ---- */
+
+/* Facts about all parameters, found in one pass over streams and ops. */
+struct sw_uses {
+    int32_t *first_stream; /* [n_values] first stream of a parameter; -1 = none */
+    int32_t *next_stream;  /* [n_streams] next stream of the same parameter */
+    /* [n_values] last op that reads a parameter or root; -1 = none */
+    int32_t *last_reader;
+    /* [n_values] first op of forward that reads it, and first of the adjacent ops in that place */
+    int32_t *first_reader, *first_in_place;
+    /* [n_ops] last of the adjacent ops in one place, see sw_ir_block_segment */
+    int32_t *end_of_place;
+};
+/* false = out of memory; the caller closes it in any case */
+bool sw_uses_open(const struct sw_ir *ir, struct sw_uses *out);
+void sw_uses_close(struct sw_uses *uses);
+/* The last op of the backward that makes a gradient of the parameter, or reads the parameter. It
+ * extends to the end of its block, so that a block's updates are neighbours. Exception: the
+ * gradient of a tile does not wait for that of the next tile. */
+int32_t sw_uses_ready(const struct sw_ir *ir, const struct sw_uses *uses, sw_value param);
+
+/* ---- late_update.c ---- */
+
+/* Keeps the gradient of the only micro-batch, as it is, for the update within the next forward.
+ * use: which use of the parameter. Returns the state that has it. */
+sw_value sw_keep_gradient(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
+                          int use, const struct sw_ir_stream *stream);
+/* Gives a sum two slots: a step makes one while the update that is due may still need the other.
+ * SW_NO_VALUE is a no-op. */
+void sw_sum_alternates(struct sw_ir *ir, sw_value sum);
+
 /* ---- early.c: updates within the backward ---- */
 
 /* Ops at the end of the list that sum the gradients of a parameter and update it, and the op of the
@@ -314,8 +350,11 @@ struct sw_late_ops {
     int32_t ready;
     int32_t sum_first, sum_end;
     int32_t update_first, update_end;
+    /* ops of an update within the next forward, and the op of forward that follows them */
+    int32_t forward_first, forward_end, before;
 };
-/* Moves the ops from n_before on: sums after their terms, updates after their `ready` op. Ops that
+/* Moves the ops from n_before on: sums after their terms, updates after their `ready` op, or before
+ * the op `before` of the next forward. Ops that
  * belong to no entry of `late` stay last. If entries overlap, an op belongs to the first. */
 sw_status sw_move_into_backward(struct sw_ir *ir, const struct sw_late_ops *late, int n_late,
                                 int32_t n_before);

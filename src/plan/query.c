@@ -7,9 +7,9 @@ enum sw_segment sw_op_segment(const struct sw_ir_op *op)
     if (op->in_backward || op->phase == SW_PHASE_BACKWARD) {
         return op->chunk.of_weights ? SW_SEGMENT_WEIGHTS : SW_SEGMENT_BACKWARD;
     }
-    return op->commits                    ? SW_SEGMENT_COMMIT
-           : op->phase == SW_PHASE_UPDATE ? SW_SEGMENT_UPDATE
-                                          : SW_SEGMENT_FORWARD;
+    return op->commits                                             ? SW_SEGMENT_COMMIT
+           : op->phase == SW_PHASE_UPDATE && !op->chunk.in_forward ? SW_SEGMENT_UPDATE
+                                                                   : SW_SEGMENT_FORWARD;
 }
 
 struct sw_instr_range sw_program_range(const struct sw_program *program, enum sw_segment segment,
@@ -76,7 +76,8 @@ int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group)
         const struct sw_instr_range range = sw_program_range(program, phase->segment, phase->chunk);
         for (int32_t i = range.first; phase->action == SW_STEP_RUN && i < range.end; i++) {
             const struct sw_instr *instr = &program->instrs[i];
-            const bool runs = phase->is_last || !instr->last_only;
+            const bool runs = (phase->is_last || !instr->last_only) &&
+                              (phase->is_first || !instr->turn.first_only);
             if (runs && sw_instr_exchanges(instr) && instr->exchange.group == group) {
                 sum += sw_instr_traffic(instr, who->n, who->me).sent;
             }

@@ -5,6 +5,30 @@
 
 #include "plan/plan.h"
 
+/* ---- memory and bytes of a plan ---- */
+
+/* Divides the staging memory among the queues, as sw_plan_open does. */
+void sw_plan_share_staging(struct sw_plan *plan);
+/* Bytes that it takes in its tier. */
+size_t sw_persistent_taken(const struct sw_persistent *item);
+/* Bytes that second slots take in a tier. */
+size_t sw_plan_second_places(const struct sw_plan *plan, enum sw_tier tier);
+
+/* The program whose transients take most of a tier. */
+const struct sw_program *sw_plan_largest_program(const struct sw_plan *plan, enum sw_tier tier);
+/* Prints the `most` largest values that are alive at the peak of a program, in one line. */
+void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *out);
+
+/* Bytes that the first program moves between tiers in an optimizer step with `rounds`
+ * micro-steps. */
+struct sw_transfers {
+    int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
+};
+struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
+/* Bytes that this rank sends to the other members of a group in an optimizer step. Of rows of
+ * gradients it counts the most. */
+int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group);
+
 /* ---- query.c: instructions, values and buffers ---- */
 
 /* The op that an instruction runs. Its operands are values of the program's list. */
@@ -84,3 +108,12 @@ enum sw_load sw_instr_load(const struct sw_plan *plan, const struct sw_program *
                            double *out_work);
 /* Number of ops of all programs: a measure of the work of planning. */
 int64_t sw_plan_count_ops(const struct sw_plan *plan);
+
+/* ---- consequences of options ---- */
+
+/* True if an update may use two slots: all that it writes can go to a second slot or be kept until
+ * the step is settled. Some of it must be on disk. */
+bool sw_may_take_two_slots(const struct sw_plan_options *options);
+/* True with "reduce": "boundary" and more than one micro-batch per rank. Otherwise the sum is in
+ * the canonical order. */
+bool sw_sums_before_reducing(const struct sw_plan_options *options);

@@ -445,7 +445,7 @@ static bool add_ops(struct pass *p, enum sw_phase phase, int part, bool of_weigh
         struct sw_ir_op op = ir->ops[i];
         if (op.phase == phase && runs_with(p, i) == part && is_of_weights(p, &op) == of_weights &&
             is_late(p, &op) == late) {
-            op.chunk = (struct sw_ir_chunk){chunk_of(p, part), of_weights};
+            op.chunk = (struct sw_ir_chunk){chunk_of(p, part), of_weights, false};
             good = sw_op_order_add(&p->order, &op);
         }
     }

@@ -49,7 +49,9 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
                                   .round = round,
                                   .n_micro = n,
                                   .is_last = is_last};
-    add(d, &phase);
+    struct sw_step_phase forward = phase;
+    forward.is_first = plan->update.in_forward && round == 0;
+    add(d, &forward);
     if (is_last && plan->update.norms_in_backward) {
         add_action(d, SW_STEP_LOSSES);
     }
@@ -178,6 +180,29 @@ static void add_update(const struct draft *d, const struct sw_plan *plan)
     add_action(d, SW_STEP_COMMIT);
 }
 
+/* Adds the phases that run the update of the last step, if no forward follows: a forward without a
+ * micro-batch. They are not part of a step. */
+static void add_settling(const struct draft *d, const struct sw_plan *plan)
+{
+    const int32_t n = d->step->n_phases;
+    if (!plan->update.in_forward) {
+        return;
+    }
+    add(d, &(struct sw_step_phase){.action = SW_STEP_RUN,
+                                   .program = d->program,
+                                   .segment = SW_SEGMENT_FORWARD,
+                                   .is_first = true,
+                                   .drains = true,
+                                   .joins = true});
+    if (plan->groups[SW_GROUP_WORLD].n > 1) {
+        add_action(d, SW_STEP_AGREE);
+    }
+    add(d,
+        &(struct sw_step_phase){.action = SW_STEP_COMMIT, .program = d->program, .is_first = true});
+    d->step->n_settling = d->step->n_phases - n;
+    d->step->n_phases = n;
+}
+
 /* Adds forward and backward of all micro-batches, one after the other or all at once. */
 static void add_rounds(const struct draft *d, const struct sw_plan *plan, int64_t local,
                        bool updates)
@@ -208,12 +233,13 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     if (plan->programs[0].kind != SW_PROGRAM_TRAIN) {
         return SW_OK;
     }
-    enum { MOST_OF_ROUND = 3, MOST_OF_UPDATE = 5 };
+    enum { MOST_OF_ROUND = 3, MOST_OF_UPDATE = 5, MOST_OF_SETTLING = 3 };
     struct sw_pipe_phase *phases;
     int64_t n;
     SW_TRY(sw_stage_phases(options, &phases, &n));
-    step->phases = sw_alloc_zero("plan", (size_t)(2 * n + rounds * MOST_OF_ROUND + MOST_OF_UPDATE),
-                                 sizeof *step->phases);
+    step->phases = sw_alloc_zero(
+        "plan", (size_t)(2 * n + rounds * MOST_OF_ROUND + MOST_OF_UPDATE + MOST_OF_SETTLING),
+        sizeof *step->phases);
     if (!step->phases) {
         sw_free(phases);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the plan of a step");
@@ -231,6 +257,7 @@ sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *
     sw_free(phases);
     if (options->rule) {
         add_update(&d, plan);
+        add_settling(&d, plan);
     } else {
         step->n_safe = step->n_phases;
         step->phases[step->n_phases - 1].joins = true;

@@ -20,6 +20,7 @@
     X(pieces)                                                                                      \
     X(host_update)                                                                                 \
     X(two_slots)                                                                                   \
+    X(late_update)                                                                                 \
     X(overlap)                                                                                     \
     X(prefetch)                                                                                    \
     X(loops)                                                                                       \

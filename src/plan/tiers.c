@@ -149,7 +149,7 @@ static size_t waiting_in_host(const struct sw_offload *p)
         const struct sw_ir_value *info = &p->ir->values[v];
         const bool is_sum = sw_state_is_sum(info->state) && info->base < 0;
         if (is_sum ? p->left.grads_tier == SW_TIER_HOST : waits_on(p, v) == SW_TIER_HOST) {
-            sum += bytes_of(info);
+            sum += is_sum ? places_of(info) : bytes_of(info);
         }
     }
     return sum;

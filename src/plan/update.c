@@ -8,6 +8,9 @@
 // step's last backward, as soon as its own backward is done. Its parameters are on the device
 // anyway, its gradients leave at once, and its states travel during the backward of earlier blocks.
 //
+// Under clipping, parameters that leave the device may be updated within the next forward instead
+// (late_update.c). Their gradients are kept in states until then.
+//
 // If updates are written to a second slot (two_slots), nothing that counts changes before the last
 // segment. An offloaded tensor has a second slot in its tier. A tensor on the device is updated in
 // a copy, which the last segment copies into place. This needs no disk.
@@ -25,6 +28,9 @@ struct feed {
     int from[SW_MAX_INPUTS]; /* see struct sw_ir_stream; not 0 = the stream arrives later */
     enum sw_dtype wire;      /* dtype in which its gradients travel */
     int n;
+    /* The streams as the next forward reads them, if the update runs there: persistent sums, or
+     * where the gradient of the only micro-batch is kept; SW_NO_VALUE = the sum is a stream */
+    sw_value kept[SW_MAX_INPUTS];
     struct sw_late_ops ops; /* its sums and its update */
     sw_value moved;         /* the updated value that is not in place yet; SW_NO_VALUE = none */
     /* LAMB of a tile: op of its moments, norms so far, and next tile of the same parameter to be
@@ -46,6 +52,12 @@ static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *optio
     return sw_updates_in_backward(options) && !sw_ir_is_shared(ir, feed->param) &&
            (!options->fp16 ||
             (sw_param_leaves(ir, options, feed->param) && !sw_ir_is_part(ir, feed->param)));
+}
+
+/* True if the update runs within the next forward. Its gradients are kept until then. */
+static bool is_late(const struct feed *feed)
+{
+    return feed->ops.before >= 0;
 }
 
 /* True if sums live from one micro-step to the next. */
@@ -216,13 +228,16 @@ static sw_value copy_of(struct sw_ir *ir, sw_value target)
 }
 
 /* Gives two slots to the parameter, and to optimizer states that the ops from `first` on read. */
-static void write_beside(struct sw_ir *ir, int32_t first, sw_value param)
+static void write_beside(struct sw_ir *ir, int32_t first, sw_value param, bool late)
 {
     for (int32_t i = first; i < ir->n_ops; i++) {
         for (int k = 0; k < ir->ops[i].n_in; k++) {
             const sw_value v = sw_ir_root(ir, ir->ops[i].in[k]);
-            ir->values[v].two_slots |=
+            const bool writes =
                 sw_state_is_optimizer(ir->values[v].state) || v == sw_ir_root(ir, param);
+            if (writes) {
+                ir->values[v].two_slots = late ? SW_SLOTS_LATE : SW_SLOTS_TWO;
+            }
         }
     }
 }
@@ -259,7 +274,7 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
                                ? SW_NO_VALUE
                                : sw_emit_update(ir, options, param, target, feed->streams, feed->n);
     if (options->policy.two_slots) {
-        write_beside(ir, waits ? updates : first, param);
+        write_beside(ir, waits ? updates : first, param, is_late(feed));
     }
     if (waits) {
         feed->moved = moved;
@@ -389,7 +404,11 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
                    : add_here(ir, acc, grad);
         ir->next = (struct sw_ir_next){.phase = SW_PHASE_UPDATE};
     }
+    const bool keeps = is_late(feed) && grad == stream->grad;
+    const sw_value kept =
+        keeps ? sw_keep_gradient(ir, options, feed->param, feed->n, stream) : SW_NO_VALUE;
     feed->n += stream->micro == 0;
+    feed->kept[feed->n - 1] = kept;
     feed->streams[feed->n - 1] = grad;
     feed->from[feed->n - 1] = stream->from;
 }
@@ -448,71 +467,14 @@ static void keep(struct sw_ir *ir, const struct sw_ir_stream *stream, int use)
                        ir->values[stream->grad].sparse_index);
 }
 
-/* Facts about all parameters, found in one pass over streams and ops. */
-struct known {
-    int32_t *first_stream; /* [n_values] first stream of a parameter; -1 = none */
-    int32_t *next_stream;  /* [n_streams] next stream of the same parameter */
-    /* [n_values] last op that reads a parameter or root; -1 = none */
-    int32_t *last_reader;
-    /* [n_ops] last of the adjacent ops in one place, see sw_ir_block_segment */
-    int32_t *end_of_place;
-};
-
-static void close_known(struct known *known)
+/* The op of forward before which the next step updates a parameter; -1 = this step does. Updates of
+ * a block are neighbours. Exception: a tile is updated just before it is read. */
+static int32_t next_forward(const struct sw_ir *ir, const struct sw_plan_options *options,
+                            const struct sw_uses *known, sw_value param)
 {
-    sw_free(known->first_stream);
-    sw_free(known->next_stream);
-    sw_free(known->last_reader);
-    sw_free(known->end_of_place);
-}
-
-/* false = out of memory; the caller closes `known` in any case */
-static bool find_known(const struct sw_ir *ir, struct known *known)
-{
-    const size_t n_values = (size_t)ir->n_values + 1, n_ops = (size_t)ir->n_ops + 1;
-    *known = (struct known){
-        .first_stream = sw_alloc("plan", n_values * sizeof(int32_t)),
-        .next_stream = sw_alloc("plan", ((size_t)ir->n_streams + 1) * sizeof(int32_t)),
-        .last_reader = sw_alloc("plan", n_values * sizeof(int32_t)),
-        .end_of_place = sw_alloc("plan", n_ops * sizeof(int32_t)),
-    };
-    if (!known->first_stream || !known->next_stream || !known->last_reader ||
-        !known->end_of_place) {
-        return false;
-    }
-    memset(known->first_stream, 0xff, n_values * sizeof(int32_t));
-    memset(known->last_reader, 0xff, n_values * sizeof(int32_t));
-    for (int32_t i = ir->n_streams - 1; i >= 0; i--) {
-        int32_t *first = &known->first_stream[ir->streams[i].param];
-        known->next_stream[i] = *first;
-        *first = i;
-    }
-    for (int32_t i = 0; i < ir->n_ops; i++) {
-        for (int k = 0; k < ir->ops[i].n_in; k++) {
-            known->last_reader[ir->ops[i].in[k]] = i;
-            known->last_reader[sw_ir_root(ir, ir->ops[i].in[k])] = i;
-        }
-    }
-    for (int32_t i = ir->n_ops - 1; i >= 0; i--) {
-        const bool goes_on = i + 1 < ir->n_ops && sw_ir_block_segment(ir, &ir->ops[i]) ==
-                                                      sw_ir_block_segment(ir, &ir->ops[i + 1]);
-        known->end_of_place[i] = goes_on ? known->end_of_place[i + 1] : i;
-    }
-    return true;
-}
-
-/* The last op of the backward that makes a gradient of the parameter, or reads the parameter. It
- * extends to the end of its block, so that a block's updates are neighbours. Exception: the
- * gradient of a tile does not wait for that of the next tile. */
-static int32_t ready_op(const struct sw_ir *ir, const struct known *known, sw_value param)
-{
-    int32_t ready = 0;
-    for (int32_t i = known->first_stream[param]; i >= 0; i = known->next_stream[i]) {
-        const int32_t producer = ir->values[sw_ir_version(ir, ir->streams[i].grad)].producer;
-        ready = producer > ready ? producer : ready;
-    }
-    ready = known->last_reader[param] > ready ? known->last_reader[param] : ready;
-    return sw_ir_is_part(ir, param) ? ready : known->end_of_place[ready];
+    return !sw_updates_in_forward(options) || stays_here(ir, options, param) ? -1
+           : sw_ir_is_part(ir, param) ? known->first_reader[param]
+                                      : known->first_in_place[param];
 }
 
 static int by_ready(const void *a, const void *b)
@@ -527,13 +489,15 @@ static int by_ready(const void *a, const void *b)
 /* Sums the streams of all trained parameters over micro-batches and ranks; returns the number of
  * feeds. */
 static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
-                       const struct known *known, struct feed *feeds)
+                       const struct sw_uses *known, struct feed *feeds)
 {
     int n_feeds = 0;
     for (int32_t p = 0; p < ir->params.n; p++) {
         struct feed *feed = &feeds[n_feeds];
-        *feed = (struct feed){
-            .param = ir->params.at[p], .ops.sum_first = ir->n_ops, .moved = SW_NO_VALUE};
+        *feed = (struct feed){.param = ir->params.at[p],
+                              .ops.sum_first = ir->n_ops,
+                              .ops.before = next_forward(ir, options, known, ir->params.at[p]),
+                              .moved = SW_NO_VALUE};
         int use = 0;
         for (int32_t i = known->first_stream[feed->param]; i >= 0; i = known->next_stream[i]) {
             use += ir->streams[i].micro == 0;
@@ -551,8 +515,9 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
         feed->ops.sum_end = ir->n_ops;
         if (feed->n > 0 && sw_norms_in_backward(options)) {
             /* a message of another stage may come after this one's last backward */
-            feed->ops.ready =
-                sw_ir_is_shared(ir, feed->param) ? INT32_MAX : ready_op(ir, known, feed->param);
+            feed->ops.ready = sw_ir_is_shared(ir, feed->param)
+                                  ? INT32_MAX
+                                  : sw_uses_ready(ir, known, feed->param);
         }
         n_feeds += feed->n > 0;
     }
@@ -592,6 +557,20 @@ static sw_value merge_stats(struct sw_ir *ir, const struct sw_plan_options *opti
                                   stats);
 }
 
+/* Adds the update of the next forward, which reads the gradients that the step has left. */
+static void update_late(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
+{
+    for (int i = 0; i < feed->n; i++) {
+        const sw_value kept = feed->kept[i] >= 0 ? feed->kept[i] : sw_ir_root(ir, feed->streams[i]);
+        sw_sum_alternates(ir, kept);
+        sw_sum_alternates(ir, ir->values[kept].sparse_index);
+        feed->streams[i] = kept;
+    }
+    feed->ops.forward_first = ir->n_ops;
+    update(ir, options, feed);
+    feed->ops.forward_end = ir->n_ops;
+}
+
 /* Adds the statistics of all gradients, the updates, and the copies into place of parameters that
  * are still in use. */
 static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feeds,
@@ -620,7 +599,9 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
         .stats = {.clip = options->clip, .overflow_skips = options->fp16}};
     sw_ir_add_op(ir, SW_OP_STATS_FINISH, &stats, 1, &attrs);
     for (int i = 0; i < n_feeds && ir->failure.status >= 0; i++) {
-        if (!is_early(ir, options, &feeds[i])) {
+        if (is_late(&feeds[i])) {
+            update_late(ir, options, &feeds[i]);
+        } else if (!is_early(ir, options, &feeds[i])) {
             emit_update(ir, options, &feeds[i]);
         }
     }
@@ -631,13 +612,18 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     }
 }
 
-static sw_status move_into_backward(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
-                                    int32_t n_before)
+/* early: sums and norms move, too */
+static sw_status move_into_passes(struct sw_ir *ir, const struct feed *feeds, int n_feeds,
+                                  int32_t n_before, bool early)
 {
     struct sw_late_ops *late = sw_alloc("plan", ((size_t)n_feeds + 1) * sizeof *late);
     SW_TRY_ALLOC(late, "the update pass");
     for (int i = 0; i < n_feeds; i++) {
         late[i] = feeds[i].ops;
+        if (!early) {
+            late[i].sum_end = late[i].sum_first;
+            late[i].update_end = late[i].update_first;
+        }
     }
     const sw_status st = sw_move_into_backward(ir, late, n_feeds, n_before);
     sw_free(late);
@@ -648,15 +634,15 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
 {
     struct feed *feeds = sw_alloc_zero("plan", (size_t)ir->params.n + 1, sizeof *feeds);
     const int32_t n_before = ir->n_ops;
-    struct known known = {0};
-    if (!feeds || !find_known(ir, &known)) {
+    struct sw_uses known = {0};
+    if (!feeds || !sw_uses_open(ir, &known)) {
         sw_free(feeds);
-        close_known(&known);
+        sw_uses_close(&known);
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the update pass");
     }
     ir->next.phase = SW_PHASE_UPDATE;
     const int n_feeds = sum_streams(ir, options, &known, feeds);
-    close_known(&known);
+    sw_uses_close(&known);
     if (sw_norms_in_backward(options)) {
         qsort(feeds, (size_t)n_feeds, sizeof *feeds, by_ready);
     }
@@ -668,8 +654,9 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
         update_all(ir, options, feeds, n_feeds);
     }
     sw_status st = sw_ir_status(ir);
-    if (st >= 0 && sw_norms_in_backward(options)) {
-        st = move_into_backward(ir, feeds, n_feeds, n_before);
+    const bool early = sw_norms_in_backward(options);
+    if (st >= 0 && (early || sw_updates_in_forward(options))) {
+        st = move_into_passes(ir, feeds, n_feeds, n_before, early);
     }
     sw_free(feeds);
     return st;
@@ -687,6 +674,7 @@ static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options
     const bool trains = plan->programs[0].kind == SW_PROGRAM_TRAIN;
     plan->update.norms_in_backward = trains && sw_norms_in_backward(options);
     plan->update.in_backward = trains && sw_updates_in_backward(options);
+    plan->update.in_forward = trains && sw_updates_in_forward(options);
     return SW_OK;
 }
 

@@ -108,10 +108,17 @@ static sw_status agree(struct sw_executor *ex)
     return hooks && hooks->agree ? hooks->agree(hooks->ctx, fault) : fault;
 }
 
-/* Makes what the step wrote current. The phase before has joined. */
-static sw_status commit(struct sw_executor *ex)
+/* Makes what the step wrote current. alone: only what an update wrote that was due. The phase
+ * before has joined. */
+static sw_status commit(struct sw_executor *ex, bool alone)
 {
-    ex->slot = ex->host_scalars[SW_SCALAR_SKIP] != 0 ? ex->slot : 1 - ex->slot;
+    const bool counts = !alone && ex->host_scalars[SW_SCALAR_SKIP] == 0;
+    ex->slots.late = ex->slots.is_due ? 1 - ex->slots.late : ex->slots.late;
+    ex->slots.step = counts ? 1 - ex->slots.step : ex->slots.step;
+    ex->slots.kept = counts ? 1 - ex->slots.kept : ex->slots.kept;
+    ex->slots.is_due = counts && ex->plan->update.in_forward;
+    ex->slots.is_renewed = false;
+    memcpy(ex->slots.scalars, ex->host_scalars, sizeof ex->slots.scalars);
     return SW_OK;
 }
 
@@ -136,7 +143,7 @@ static sw_status act(struct sw_executor *ex, const struct sw_walk *at, const str
     case SW_EVENT_AGREE:
         return agree(ex);
     case SW_EVENT_COMMIT:
-        return commit(ex);
+        return commit(ex, at->phase->is_first);
     case SW_EVENT_END:
         break;
     }
@@ -148,7 +155,10 @@ static sw_status follow(struct sw_executor *ex, const struct sw_step_phase *phas
 {
     struct sw_walk walk;
     struct sw_event event;
-    sw_walk_begin(&walk, ex->plan, phase, 1);
+    struct sw_step_phase now = *phase;
+    now.is_first &= ex->slots.is_due || phase->action != SW_STEP_RUN;
+    ex->slots.is_renewed |= now.is_first && phase->action == SW_STEP_RUN;
+    sw_walk_begin(&walk, ex->plan, &now, 1);
     do {
         sw_walk_next(&walk, &event);
         SW_TRY(act(ex, &walk, &event));
@@ -234,7 +244,7 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     for (; *at < until && st >= 0; *at += st >= 0) { /* faults are held back until AGREE */
         const int64_t begin = sw_now_ns();
         const int64_t waited = waited_for_ranks(ex);
-        ex->holds_faults = step->holds_faults && *at + 1 < step->n_safe;
+        ex->holds_faults = step->holds_faults && (*at + 1 < step->n_safe || *at >= step->n_phases);
         st = walk(ex, &step->phases[*at]);
         st = st < 0 ? st : count_phase(ex, &step->phases[*at], begin, waited);
     }
@@ -242,8 +252,26 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     return st;
 }
 
+bool sw_executor_is_due(const struct sw_executor *ex)
+{
+    return ex->slots.is_due;
+}
+
+void sw_executor_forget_due(struct sw_executor *ex)
+{
+    ex->slots.is_due = false;
+}
+
+sw_status sw_executor_settle(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at)
+{
+    const struct sw_step *step = &ex->plan->step;
+    *at = step->n_phases;
+    return sw_executor_walk(ex, hooks, at, step->n_phases + step->n_settling);
+}
+
 sw_status sw_executor_forward(struct sw_executor *ex, int i_program)
 {
+    SW_ASSERT(!ex->slots.is_due);
     const struct sw_step_phase phase = {.action = SW_STEP_RUN,
                                         .program = i_program,
                                         .segment = SW_SEGMENT_FORWARD,

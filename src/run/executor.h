@@ -70,6 +70,15 @@ struct exchanges {
     bool run_failed; /* the latest run failed; the guard tells the other ranks */
 };
 
+struct slots { /* of tensors with two slots */
+    /* the current one; that of what is updated within the next forward; the one with the gradients
+     * of the last step that counts */
+    int step, late, kept;
+    bool is_due;     /* a step has counted, and its update within the next forward has not */
+    bool is_renewed; /* that forward has run, and the second slots have its results */
+    double scalars[SW_SCALAR_COUNT]; /* of that update; a step that fails may set others */
+};
+
 struct sw_executor {
     const struct sw_plan *plan;
     struct sw_device *dev;
@@ -88,7 +97,7 @@ struct sw_executor {
     int64_t n_rows;
     bool has_new_scalars; /* not sent to the device yet */
     struct loaded *programs;
-    int slot; /* current slot of tensors with two slots */
+    struct slots slots;
     /* queues beside the computing thread; NULL = none */
     struct sw_queues *queues;
     struct sw_stage stages[SW_QUEUE_COUNT]; /* how bytes get to the device, and from it */

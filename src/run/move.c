@@ -25,7 +25,14 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_queue
     const struct sw_instr *instr = &job->program->instrs[job->instr];
     const struct sw_operand *there = &job->program->operands[instr->operands], *here = there + 1;
     const bool in = goes_in(instr);
-    const int64_t index[SW_RING_COUNT] = {[SW_RING_STEP] = ex->slot + !in,
+    const int64_t newest = ex->slots.late + ex->slots.is_due;
+    const bool first = job->round == 0;
+    const int64_t index[SW_RING_COUNT] = {[SW_RING_STEP] = ex->slots.step + !in,
+                                          [SW_RING_LATE] =
+                                              in && !first ? newest : ex->slots.late + !in,
+                                          [SW_RING_NEWEST] = newest,
+                                          [SW_RING_KEPT] = ex->slots.kept,
+                                          [SW_RING_MADE] = ex->slots.kept + 1,
                                           [SW_RING_PIECE] = job->piece,
                                           [SW_RING_MICRO] = job->round};
     return (struct route){

@@ -71,7 +71,16 @@ struct sw_step_hooks {
  */
 sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at,
                            int32_t until);
-/* Runs a program that is not part of the step. */
+/* True after a step that counts, until its update of what is offloaded has run: within the next
+ * forward, or by sw_executor_settle. */
+bool sw_executor_is_due(const struct sw_executor *ex);
+/* Drops the update that is due, since other parameters and states are loaded. */
+void sw_executor_forget_due(struct sw_executor *ex);
+/* Runs the update that is due, without a forward, between steps. Collective. After a failure it is
+ * still due, and can be repeated after sw_executor_roll_back; *at: the phase that failed */
+sw_status sw_executor_settle(struct sw_executor *ex, const struct sw_step_hooks *hooks,
+                             int32_t *at);
+/* Runs a program that is not part of the step; no update may be due. */
 sw_status sw_executor_forward(struct sw_executor *ex, int i_program);
 
 /* After an abandoned step: drops a fault that was held back until AGREE. */

@@ -82,10 +82,19 @@ static sw_status check_range(const struct sw_persistent *item, size_t at, size_t
     return SW_OK;
 }
 
+/* The slot with the values after the last step; of sums, the one that a step makes. */
+static size_t slot_of(const struct sw_executor *ex, const struct sw_persistent *item)
+{
+    const int slot = !item->is_late                 ? ex->slots.step
+                     : sw_state_is_sum(item->state) ? ex->slots.kept + 1
+                                                    : ex->slots.late + ex->slots.is_renewed;
+    return (size_t)(slot % SW_PLAN_SLOTS);
+}
+
 /* Address of the current slot, in its tier. */
 static size_t place_of(const struct sw_executor *ex, const struct sw_persistent *item)
 {
-    return item->offset + item->slot_bytes * (size_t)ex->slot;
+    return item->offset + item->slot_bytes * slot_of(ex, item);
 }
 
 /* Zeroes the bytes that round a tensor up to whole blocks: they are read with it, and a step need
@@ -101,7 +110,7 @@ static sw_status zero_tails(struct sw_executor *ex, const struct sw_persistent *
 static sw_status roll_back(struct sw_executor *ex, const struct sw_persistent *item)
 {
     const size_t tail = sw_persistent_taken(item) - item->bytes;
-    const size_t other = item->offset + item->slot_bytes * (size_t)(1 - ex->slot);
+    const size_t other = item->offset + item->slot_bytes * (1 - slot_of(ex, item));
     if (sw_state_is_sum(item->state)) {
         return sw_executor_zero(ex, item);
     }
@@ -111,6 +120,11 @@ static sw_status roll_back(struct sw_executor *ex, const struct sw_persistent *i
 sw_status sw_executor_roll_back(struct sw_executor *ex)
 {
     sw_status st = sw_executor_drain(ex);
+    ex->slots.is_renewed = false;
+    if (ex->slots.is_due) {
+        memcpy(ex->host_scalars, ex->slots.scalars, sizeof ex->slots.scalars);
+        ex->has_new_scalars = true;
+    }
     for (int32_t i = 0; i < ex->plan->n_persistent && st >= 0; i++) {
         const struct sw_persistent *item = &ex->plan->persistent[i];
         st = item->tier == SW_TIER_DISK ? roll_back(ex, item) : SW_OK;
@@ -143,17 +157,25 @@ sw_status sw_executor_save(struct sw_executor *ex, const struct sw_persistent *i
                         ex->arenas[item->tier] + place_of(ex, item) + at, bytes);
 }
 
+static sw_status zero_at(struct sw_executor *ex, const struct sw_persistent *item, size_t at)
+{
+    return item->tier == SW_TIER_DISK
+               ? sw_swap_zero(ex->swap, at, item->bytes)
+               : sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + at, 0, item->bytes);
+}
+
 sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *item)
 {
     if (item->data) {
         return sw_executor_load(ex, item, 0, item->data, item->bytes);
     }
     SW_TRY(sw_executor_drain(ex));
+    SW_TRY(zero_at(ex, item, place_of(ex, item)));
+    if (item->slot_bytes > 0 && sw_state_is_sum(item->state) && !ex->slots.is_due) {
+        SW_TRY(zero_at(ex, item, item->offset + item->slot_bytes * (1 - slot_of(ex, item))));
+    }
     if (item->tier == SW_TIER_DISK) {
-        SW_TRY(sw_swap_zero(ex->swap, place_of(ex, item), item->bytes));
         return zero_tails(ex, item);
     }
-    SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[item->tier] + place_of(ex, item), 0,
-                          item->bytes));
     return sw_stage_wait(&ex->stages[SW_QUEUE_COMPUTE]);
 }

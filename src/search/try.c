@@ -97,11 +97,17 @@ int64_t sw_search_blocks(const struct sw_search_look *l)
     return n;
 }
 
+/* True if one slot will not do. */
+static bool has_to_have_two(const struct sw_search_look *l, const struct sw_policy *policy)
+{
+    return l->s->slots == 2 || policy->clipped_update == SW_CLIPPED_NEXT_FORWARD;
+}
+
 /* Fails with SW_E_CONFIG if a technique that the policy wants cannot be had. */
 static sw_status refuse(const struct sw_search_look *l, const struct sw_policy *policy)
 {
     struct sw_policy asked = *policy;
-    asked.two_slots = policy->two_slots && l->s->slots == 2; /* else one slot is used if need be */
+    asked.two_slots = policy->two_slots && has_to_have_two(l, policy); /* else one will do */
     const struct sw_plan_options o = sw_search_options(l, &asked);
     const struct sw_facts facts = {
         .options = &o, .trains = sw_search_trains(l), .blocks = sw_search_blocks(l)};
@@ -161,7 +167,8 @@ static bool is_cheap(const struct sw_search_look *l, const struct sw_policy *p)
     for (int32_t i = 0; i < plan->n_persistent; i++) {
         const struct sw_persistent *item = &plan->persistent[i];
         const enum sw_tier meant = item->role == SW_ROLE_PARAM ? p->params_tier : p->states_tier;
-        cache += item->tier == SW_TIER_HOST && meant == SW_TIER_DISK ? item->slot_bytes : 0;
+        const bool cached = item->tier == SW_TIER_HOST && meant == SW_TIER_DISK;
+        cache += cached && !sw_state_is_sum(item->state) ? item->slot_bytes : 0;
     }
     return 2 * (int64_t)cache <= (moves.in[SW_TIER_DISK] + moves.out[SW_TIER_DISK]) / SMALL_PART;
 }
@@ -172,7 +179,7 @@ sw_status sw_search_open_in_slots(struct sw_search_look *l, const struct sw_poli
     struct sw_policy p = *policy;
     *refusal = (struct sw_plan_refusal){.beside = SIZE_MAX};
     if (p.two_slots && !may_take_two_slots(l, &p)) {
-        if (l->s->slots == 2) {
+        if (has_to_have_two(l, &p)) {
             return refuse(l, &p);
         }
         p.two_slots = false;
@@ -181,7 +188,7 @@ sw_status sw_search_open_in_slots(struct sw_search_look *l, const struct sw_poli
     const bool helps = sw_search_is_refused(st, refusal)
                            ? refusal->missing / 2 <= refusal->beside || refusal->whatever_the_tiles
                            : st >= 0 && p.two_slots && !is_cheap(l, &p);
-    if (!p.two_slots || l->s->slots == 2 || !helps) {
+    if (!p.two_slots || has_to_have_two(l, &p) || !helps) {
         return st;
     }
     sw_search_drop_plan(l);

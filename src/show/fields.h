@@ -108,6 +108,7 @@ enum sw_compare {
     X(runs_received, COUNT, MAY, WORK, above_1(instr->exchange.runs[1]))                           \
     X(predicate, TEXT, MAY, WAITS, predicate_of(instr))                                            \
     X(last_only, FLAG, MAY, WAITS, instr->last_only)                                               \
+    X(first_only, FLAG, MAY, WAITS, instr->turn.first_only)                                        \
     X(kernel, TEXT, MAY, WORK, instr->about->kernel.path)                                          \
     X(attributes, ANY, MAY, WORK, sw_write_attributes(op, out))                                    \
     X(flops, COUNT, MAY, WORK, instr->flops)                                                       \

@@ -16,13 +16,16 @@ static int64_t first_order(const struct sw_step_phase *phase)
     return phase->turn * TURN;
 }
 
-/* True for instructions of the last micro-step in another one, and of a micro-batch that this rank
- * lacks. A skipped step is different: the kernels themselves see on the device that they must not
- * change anything. Copies, gathers and writes then move the old bytes. */
+/* True for instructions of the last or the first micro-step in another one, and of a micro-batch
+ * that this rank lacks. A skipped step is different: the kernels themselves see on the device that
+ * they must not change anything. Copies, gathers and writes then move the old bytes. */
 static bool is_left_out(const struct sw_walk *w, const struct sw_instr *instr)
 {
+    const bool rows = !sw_instr_exchanges(instr) && instr->verb != SW_VERB_KERNEL &&
+                      instr->n_in > 2; /* the micro-batch has their numbers */
     return (instr->last_only && !w->phase->is_last) ||
-           (instr->verb == SW_VERB_KERNEL && instr->micro >= w->phase->n_micro);
+           (instr->turn.first_only && !w->phase->is_first) ||
+           ((rows || instr->verb == SW_VERB_KERNEL) && instr->micro >= w->phase->n_micro);
 }
 
 /* Order of instruction j for a waiter in `loop`: with the same piece if j is in the same loop, else

@@ -16,6 +16,7 @@ may_name() {
     src/plan/stage.c) echo 'CONTIGUOUS' ;;
     src/plan/tile.c) echo 'SELECT_INDEX' ;;
     src/plan/update.c) echo 'DENSIFY|CONTIGUOUS|ACCUMULATE|VIEW|CAST|GRAD_STATS|STATS_RESET|STATS_FINISH' ;;
+    src/plan/late_update.c) echo 'CONTIGUOUS' ;;
     src/plan/emit.c) echo 'UPDATE|LAMB_MOMENTS|LAMB_APPLY|LAMB_ADD_NORMS|MUON_MOMENTS|MUON_APPLY|ADAFACTOR_SUMS|ADAFACTOR_MOMENTS|ADAFACTOR_APPLY' ;;
     src/plan/loads.c) echo 'VIEW' ;;
     src/plan/fetch.c) echo 'CAST' ;;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 3
-// Ranks that wait for each other in a chain, as threads, over TCP and over MPI. If the last one stays away, the first one
-// names it. If it comes late, all goes on, and what they told each other meanwhile harms no
-// exchange.
+// Ranks that wait for each other in a chain, as threads, over TCP and over MPI. If the last one
+// stays away, the first one names it. If it comes late, all goes on, and what they told each other
+// meanwhile harms no exchange.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -300,11 +300,15 @@ static const struct way ways[] = {
      "\"host_memory\": 30000, \"disk_slots\": 2", false, 1, 2, 37},
     {bf16, "0",   "AdamW", "horizontal", "none", ", \"disk_slots\": 2", false, 1, 2, 37},
     {bf16, "0",   "AdamW", "horizontal", "cpu",  ", \"disk_slots\": 2", false, 1, 2, 37},
+    {fp16, "0.5", "AdamW", "horizontal", "nvme", ", \"clipped_update\": \"next_forward\"", false,
+     1, 2, 37},
 };
 static const struct way of_ranks[] = {
     {bf16, "0",   "AdamW", "horizontal", "nvme", "", true, 2, 3, 47},
     {fp16, "0.5", "AdamW", "horizontal", "nvme", "", false, 2, 4, 47},
     {fp32, "0.5", "Lamb",  "vertical",   "nvme", "", false, 2, 3, 47},
+    {bf16, "0.5", "AdamW", "horizontal", "nvme", ", \"clipped_update\": \"next_forward\"", true, 2,
+     3, 47},
 };
 static const struct way in_place[] = {
     {bf16, "0",   "AdamW", "horizontal", "nvme", ", \"disk_slots\": 1", false, 1, 1, 29},

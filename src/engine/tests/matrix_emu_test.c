@@ -26,7 +26,7 @@ static void a_mesh_gives_the_bits_of_its_slices(void **state)
 static void each_other_family_gives_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    skip_without_emulation();
+    matrix_skip_without_emulation();
     matrix_of_families(MATRIX_EMU, STEPS);
 }
 

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 20
+// Updates within the next forward (spillway.clipped_update) have the bits of updates at the end of
+// the step, whatever comes between two steps: evaluation, reading and writing weights, a checkpoint
+// that another engine resumes, a generated text. They move as many bytes between tiers as a step
+// without clipping. What cannot have them is refused.
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/private.h"
+#include "engine/tests/owned.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+enum { B = 2, T = 6, V = 67, STEPS = 6, MOST_RANKS = 2, MOST_ELEMS = 1 << 20 };
+
+struct way {
+    const char *precision, *optimizer, *more; /* more: keys of the "spillway" block */
+    int ranks, micro_batches;
+    bool parts; /* calls sw_forward, sw_backward and sw_step */
+};
+// clang-format off
+static const char fp16[] =
+    "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 18, \"loss_scale_window\": 2, "
+    "\"hysteresis\": 1}, ";
+static const char bf16[] = "\"bf16\": {\"enabled\": true}, ";
+static const struct way ways[] = {
+    {bf16, "AdamW", "", 1, 1, false},
+    {"", "Lion", ", \"schedule\": \"vertical\"", 1, 3, false},
+    {fp16, "AdamW", ", \"tile_bytes\": 700", 1, 2, true},
+    {bf16, "AdamW8bit", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", 1, 1, true},
+    {bf16, "AdamW", ", \"schedule\": \"vertical\"", 2, 4, false},
+    {fp16, "SparseAdam", "", 2, 3, true},
+};
+// clang-format on
+
+struct run {
+    const struct way *way;
+    const char *update, *clip;
+    bool between; /* does something between steps */
+    float weights[MOST_ELEMS];
+    double losses[STEPS], norms[STEPS];
+    int64_t disk_in, disk_out; /* of the last step */
+    int n_skipped;
+};
+
+static sw_status open_engine(const struct run *run, sw_comm *comm, sw_engine **out)
+{
+    const struct way *way = run->way;
+    char config[2048];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %s, %s"
+             "\"zero_optimization\": {\"stage\": 3, \"stage3_param_persistence_threshold\": 40, "
+             "\"sub_group_size\": 900, "
+             "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
+             "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}}, "
+             "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 5}}, "
+             "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01}}, "
+             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\", "
+             "\"clipped_update\": \"%s\"%s}}",
+             B, run->clip, way->precision, test_folder(), test_folder(), way->optimizer,
+             way->micro_batches, run->update, way->more);
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model = {.path = "gpt2-tiny", .vocab_size = V},
+        .inputs.seq_len = T,
+        .run = {.comm = comm, .verify = true},
+        .seed = 5,
+        .train.wanted = true,
+        .evaluate.loss = true,
+        .generate = {.wanted = true, .tokens = T},
+    };
+    return sw_initialize(&options, out);
+}
+
+static sw_status evaluate(sw_engine *e)
+{
+    const struct sw_shape shape = {2, {B, T}};
+    int32_t ids[B * T];
+    double sum, count;
+    for (int i = 0; i < B * T; i++) {
+        ids[i] = i % V;
+    }
+    const struct sw_tensor tensors[] = {
+        {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+        {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
+    return sw_evaluate(e, &(struct sw_batch){tensors, 2}, &sum, &count);
+}
+
+/* Does something that needs the parameters after the step. */
+static sw_status between(const struct run *run, sw_comm *comm, int64_t step, sw_engine **e)
+{
+    static float weights[MOST_RANKS][MOST_ELEMS];
+    const int32_t prompt[2] = {3, 1};
+    int32_t ids[2];
+    int64_t n;
+    switch (step) {
+    case 1:
+        return evaluate(*e);
+    case 2:
+        SW_TRY(sw_save(*e, test_at("checkpoint"), NULL));
+        sw_close(*e);
+        *e = NULL;
+        SW_TRY(open_engine(run, comm, e));
+        return sw_load(*e, test_at("checkpoint"));
+    case 3:
+        return test_owned_weights(*e, weights[sw_comm_rank(comm)], MOST_ELEMS);
+    case 4:
+        return sw_generate(*e, prompt, 2, 2, NULL, ids, &n, NULL);
+    default:
+        return SW_OK;
+    }
+}
+
+/* Trains a step in parts; reading a weight between them changes nothing. */
+static sw_status step_in_parts(sw_engine *e, const struct way *way, struct sw_step_report *report)
+{
+    const struct sw_shape shape = {2, {B, T}};
+    for (int k = e->data.rank; k < way->micro_batches; k += e->data.size) {
+        int32_t ids[B * T];
+        for (int i = 0; i < B * T; i++) {
+            const uint64_t at = (uint64_t)((e->progress.step * way->micro_batches + k) * B * T + i);
+            ids[i] = (int32_t)(sw_philox_u64(9, 1, at) % V);
+        }
+        const struct sw_tensor tensors[] = {
+            {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
+            {"labels", {.data = ids, .dtype = SW_I32, .shape = shape}}};
+        SW_TRY(sw_forward(e, &(struct sw_batch){tensors, 2}, NULL));
+        SW_TRY(sw_backward(e));
+    }
+    return sw_step(e, report);
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct run *run = ctx;
+    const struct way *way = run->way;
+    sw_engine *e = NULL;
+    sw_status st = open_engine(run, comm, &e);
+    const bool late = strcmp(run->update, "end") != 0;
+    if (st >= 0 && e->plan->update.in_forward != late) {
+        st = SW_FAIL(SW_E_ARG, "updates run at another time than wanted");
+    }
+    for (int i = 0; st >= 0 && i < STEPS; i++) {
+        struct sw_step_report report = {0};
+        struct sw_transfers before, after;
+        st = run->between ? between(run, comm, i, &e) : SW_OK;
+        if (st < 0) {
+            break;
+        }
+        sw_executor_transferred(e->executor, &before);
+        st = way->parts ? step_in_parts(e, way, &report)
+                        : test_train_step(e, way->micro_batches, B, T, V, &report);
+        sw_executor_transferred(e->executor, &after);
+        if (sw_comm_rank(comm) == 0) {
+            run->losses[i] = report.loss;
+            run->norms[i] = report.grad_norm;
+            run->n_skipped += report.skipped;
+            run->disk_in = after.in[SW_TIER_DISK] - before.in[SW_TIER_DISK];
+            run->disk_out = after.out[SW_TIER_DISK] - before.out[SW_TIER_DISK];
+        }
+    }
+    st = st < 0 ? st : test_owned_weights(e, run->weights, MOST_ELEMS);
+    sw_close(e);
+    return st;
+}
+
+static void run_all(struct run *run)
+{
+    test_remove(test_at("checkpoint"));
+    if (sw_threads_run(run->way->ranks, 600, train, run) < 0) {
+        fail_msg("%s, %s%s, update %s: %s", run->way->precision, run->way->optimizer,
+                 run->way->more, run->update, sw_error_message());
+    }
+}
+
+static void the_next_forward_updates_to_the_same_bits(void **state)
+{
+    (void)state;
+    static struct run want, got;
+    for (size_t i = 0; i < SW_LEN(ways); i++) {
+        want = (struct run){.way = &ways[i], .update = "end", .clip = "0.1"};
+        run_all(&want);
+        assert_true((want.n_skipped > 0) == (ways[i].precision == fp16));
+        /* the first way without anything between steps, too */
+        for (int between = i > 0; between < 2; between++) {
+            got = (struct run){
+                .way = &ways[i], .update = "next_forward", .clip = "0.1", .between = between > 0};
+            run_all(&got);
+            assert_memory_equal(got.losses, want.losses, sizeof want.losses);
+            assert_memory_equal(got.norms, want.norms, sizeof want.norms);
+            assert_memory_equal(got.weights, want.weights, sizeof want.weights);
+        }
+    }
+}
+
+/* Without clipping, backward updates what it has loaded. */
+static void it_moves_the_bytes_of_a_step_without_clipping(void **state)
+{
+    (void)state;
+    static struct run want, got;
+    static const struct way way = {bf16, "AdamW", "", 1, 1, false};
+    want = (struct run){.way = &way, .update = "end", .clip = "0"};
+    got = (struct run){.way = &way, .update = "next_forward", .clip = "0.1"};
+    run_all(&want);
+    run_all(&got);
+    assert_int_equal(got.disk_out, want.disk_out);
+    assert_true(got.disk_in <= want.disk_in);
+    got = (struct run){.way = &way, .update = "end", .clip = "0.1"};
+    run_all(&got);
+    assert_true(got.disk_in > want.disk_in);
+}
+
+static void what_cannot_wait_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *optimizer, *clip, *more, *wanted;
+    } cases[] = {
+        {"AdamW", "0", "", "without gradient_clipping"},
+        {"Lamb", "1", "", "norms of whole parameters"},
+        {"AdamW", "1", ", \"disk_slots\": 1", "one slot"},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        const struct way way = {bf16, cases[i].optimizer, cases[i].more, 1, 1, false};
+        const struct run run = {.way = &way, .update = "next_forward", .clip = cases[i].clip};
+        sw_engine *e = NULL;
+        assert_int_equal(open_engine(&run, NULL, &e), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "spillway.clipped_update"));
+        assert_non_null(strstr(sw_error_message(), cases[i].wanted));
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(the_next_forward_updates_to_the_same_bits),
+    cmocka_unit_test(it_moves_the_bytes_of_a_step_without_clipping),
+    cmocka_unit_test(what_cannot_wait_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests)};
