@@ -251,6 +251,7 @@ static sw_status fail_deadlock(const struct clock *c)
 static sw_status advance_all(struct clock *c)
 {
     for (;;) {
+        SW_TRY(c->fold ? sw_clock_fold(c) : SW_OK);
         if (c->n_ready > 0) {
             SW_TRY(advance(c, &c->ranks[c->ready[--c->n_ready]], false));
         } else if (c->n_aside > 0 && isfinite(c->ranks[c->aside[0]].next)) {
@@ -336,8 +337,10 @@ static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
     }
     c->n_ready = c->n;
     if (c->n > 1) {
-        c->gates = sw_alloc_zero("walk", n * (size_t)n_groups, sizeof *c->gates);
+        c->n_gates = c->n * n_groups;
+        c->gates = sw_alloc_zero("walk", (size_t)c->n_gates, sizeof *c->gates);
         SW_TRY_ALLOC(c->gates, "the clock of a step");
+        SW_TRY(sw_clock_open_fold(c));
     }
     return SW_OK;
 }
@@ -373,6 +376,7 @@ static void close_ranks(struct clock *c)
     sw_free(c->ready);
     sw_free(c->aside);
     sw_free(c->gates);
+    sw_clock_close_fold(c);
     sw_free(c->index_of);
 }
 

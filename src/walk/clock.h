@@ -55,6 +55,7 @@ struct sw_clock_report {
     double least, most;  /* bounds: everything hidden behind the longest queue; nothing hidden */
     enum sw_queue bound; /* queue with the largest part */
     int32_t longest;     /* the instruction of that queue with the largest charge; -1 = none */
+    int64_t folded;      /* micro-batches of a pipeline that were not walked, see sw_clock_ranks */
     struct sw_clock_instr *instrs; /* [n_instrs] of the first program; release with sw_free */
 };
 
@@ -96,6 +97,9 @@ struct sw_clock_rank {
  * An exchange starts when all members of its group have arrived at it, and takes as long as for the
  * slowest of them. So do the meetings of all ranks between phases. With equal paces each rank takes
  * exactly as long as sw_clock_step says. n = 1 is that function.
+ *
+ * Micro-batches of a pipeline that pass exactly as those before are not walked. Their time and work
+ * are added, so that results are the same but for rounding. All are walked if `ran` is wanted.
  *
  * SW_E_ARG     a group has a rank outside of the world, or ranks wait for each other forever
  */

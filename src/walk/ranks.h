@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks - a simulated step of some ranks, shared by the files of the clock: shares.c finds the
 // speed of each queue; lines.c serves the queues of a rank; meet.c lets ranks wait for each other;
-// aside.c keeps ranks that wait; clock.c follows the walks. Private to this folder.
+// aside.c keeps ranks that wait; fold.c
+// skips micro-batches that pass like those before; clock.c follows the walks. Private to this folder.
 #pragma once
 
 #include <math.h>
@@ -74,6 +75,8 @@ struct clock {
     struct rank *ranks; /* [n] */
     int n;
     struct gate *gates; /* [groups of a plan, n] by group and first member; NULL = a rank alone */
+    int n_gates;
+    struct fold *fold; /* see fold.c; NULL = no micro-batches are folded */
     /* [ranks of the world] index in `ranks`; -1 = another rank stands for it; NULL = all are there,
      * each at its number */
     int *index_of;
@@ -130,6 +133,15 @@ void sw_rank_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT]);
 
 void sw_clock_put_aside(struct clock *c, struct rank *r, double next);
 void sw_clock_take_back(struct clock *c, struct rank *r);
+
+/* ---- fold.c ---- */
+
+/* Looks for micro-batches that all ranks repeat. fold stays NULL if there are none, or a rank's
+ * spans are wanted. Release with sw_clock_close_fold, also after a failure. */
+sw_status sw_clock_open_fold(struct clock *c);
+void sw_clock_close_fold(struct clock *c);
+/* Between the advances of ranks: skips micro-batches if the last ones passed like those before. */
+sw_status sw_clock_fold(struct clock *c);
 
 /* ---- lines.c ---- */
 

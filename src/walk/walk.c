@@ -8,12 +8,9 @@
  * passes through DRAIN and JOIN. */
 enum stage { ENTER, START, VISIT, WAITS, ISSUE, BLOCK, DRAIN, JOIN, PASS, MOVE };
 
-/* Orders of a phase of a pipeline follow those of all phases before it. */
-#define TURN (INT64_C(1) << 40)
-
 static int64_t first_order(const struct sw_step_phase *phase)
 {
-    return phase->turn * TURN;
+    return phase->turn * SW_WALK_TURN;
 }
 
 /* True for instructions of the last or the first micro-step in another one, and of a micro-batch
@@ -258,7 +255,7 @@ static bool start(struct sw_walk *w, struct sw_event *out)
     while (sent > 0 && w->queue < SW_QUEUE_COUNT) {
         const enum sw_queue q = (enum sw_queue)w->queue++;
         if (sw_queue_sends(q)) {
-            *out = (struct sw_event){SW_EVENT_WAIT, q, (sent + 1) * TURN - 1};
+            *out = (struct sw_event){SW_EVENT_WAIT, q, (sent + 1) * SW_WALK_TURN - 1};
             return true;
         }
     }
@@ -279,7 +276,8 @@ static bool drain(struct sw_walk *w, struct sw_event *out)
         if (!sw_queue_sends(q)) {
             const bool received = sw_queue_receives(q);
             *out = (struct sw_event){SW_EVENT_WAIT, q,
-                                     received ? first_order(w->phase) + TURN - 1 : SW_WALK_ALL};
+                                     received ? first_order(w->phase) + SW_WALK_TURN - 1
+                                              : SW_WALK_ALL};
             return true;
         }
     }

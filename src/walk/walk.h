@@ -26,6 +26,9 @@ enum sw_event_kind {
 };
 
 #define SW_WALK_ALL INT64_MAX
+/* Orders of a phase with a turn are those of its instructions plus `turn` times this, so that they
+ * follow those of all phases before it. */
+#define SW_WALK_TURN (INT64_C(1) << 40)
 
 /* Most transfers of a disk queue that are begun and not ended. Other queues have one. */
 enum { SW_QUEUE_BEGUN = 32 };

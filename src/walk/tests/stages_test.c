@@ -442,6 +442,88 @@ static void messages_hide_behind_phases(void **state)
     }
 }
 
+static void see_nothing(void *ctx, const struct sw_clock_span *span)
+{
+    (void)ctx;
+    (void)span;
+}
+
+static void are_near(double a, double b)
+{
+    assert_true(fabs(a - b) < 1e-9);
+}
+
+static void are_alike(const struct sw_clock_report *a, const struct sw_clock_report *b,
+                      const struct sw_program *program)
+{
+    are_near(a->seconds, b->seconds);
+    are_near(a->passes.begin, b->passes.begin);
+    are_near(a->passes.end, b->passes.end);
+    are_near(a->passes.busy, b->passes.busy);
+    are_near(a->most, b->most);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        are_near(a->part[q], b->part[q]);
+        are_near(a->alone[q], b->alone[q]);
+    }
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        assert_int_equal(a->instrs[i].runs, b->instrs[i].runs);
+        are_near(a->instrs[i].alone, b->instrs[i].alone);
+        are_near(a->instrs[i].charge, b->instrs[i].charge);
+    }
+}
+
+/* Walks a pipeline with and without folding. Returns the micro-batches that were folded. */
+static int64_t fold(const struct mesh *m, const struct sw_speeds *speeds)
+{
+    struct sw_clock_rank stages[MOST_STAGES];
+    struct sw_clock_report reports[2][MOST_STAGES];
+    int64_t folded = 0;
+    open_stages(m, stages);
+    for (int k = 0; k < 2; k++) {
+        for (int s = 0; s < m->pipe; s++) {
+            stages[s].report = &reports[k][s];
+            stages[s].ran = k > 0 ? see_nothing : NULL;
+        }
+        predict(stages, m->pipe, speeds);
+    }
+    for (int s = 0; s < m->pipe; s++) {
+        are_alike(&reports[0][s], &reports[1][s], &stages[s].plan->programs[0]);
+        assert_int_equal(reports[1][s].folded, 0);
+        folded = reports[0][s].folded;
+        sw_free(reports[0][s].instrs);
+        sw_free(reports[1][s].instrs);
+    }
+    close_ranks(stages, m->pipe);
+    return folded;
+}
+
+/* The bounds say how many micro-batches at most fill and drain the pipeline, or are needed to see
+ * that nothing changes. */
+static void folded_micro_batches_pass_like_those_that_are_walked(void **state)
+{
+    static const struct {
+        struct mesh mesh;
+        double sent, latency;
+        int walked; /* most micro-batches */
+    } cases[] = {{{4, 1, 4, 40, SW_STEP_1F1B, 1, 0}, 1e9, 0, 20},
+                 {{4, 1, 7, 40, SW_STEP_1F1B, 1, 0}, 1e7, 1e-5, 20},
+                 {{3, 2, 3, 41, SW_STEP_1F1B, 1, SW_TIER_HOST}, 1e6, 1e-4, 20},
+                 {{4, 1, 5, 40, SW_STEP_ZERO_BUBBLE, 1, 0}, 1e8, 0, 24},
+                 {{4, 1, 8, 80, SW_STEP_INTERLEAVED, 2, 0}, 1e8, 1e-6, 48},
+                 {{2, 2, 7, 36, SW_STEP_INTERLEAVED, 3, 0}, 1e7, 1e-5, 24},
+                 {{4, 1, 4, 40, SW_STEP_GPIPE, 1, 0}, 1e8, 0, 40}};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        const struct mesh *m = &cases[i].mesh;
+        const struct sw_speeds speeds = speeds_of(cases[i].sent, cases[i].latency);
+        const int64_t folded = fold(m, &speeds);
+        if (folded < m->micro_batches - cases[i].walked) {
+            fail_msg("case %zu: %lld of %d micro-batches were folded", i, (long long)folded,
+                     m->micro_batches);
+        }
+    }
+}
+
 static void stages_of_different_worlds_are_refused(void **state)
 {
     (void)state;
@@ -460,7 +542,7 @@ static void stages_of_different_worlds_are_refused(void **state)
 static void survives_lack_of_memory(void **state)
 {
     (void)state;
-    const struct mesh m = {2, 2, 4, 2, SW_STEP_1F1B, 1, 0};
+    const struct mesh m = {2, 2, 4, 20, SW_STEP_1F1B, 1, 0};
     const struct sw_speeds speeds = speeds_of(1e9, 0), *all[] = {&speeds, &speeds};
     struct sw_clock_rank stages[MOST_STAGES];
     bool unknown[SW_LOAD_COUNT];
@@ -484,6 +566,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(messages_share_no_byte_with_what_runs),
     cmocka_unit_test(equal_stages_idle_while_they_fill_and_drain),
     cmocka_unit_test(messages_hide_behind_phases),
+    cmocka_unit_test(folded_micro_batches_pass_like_those_that_are_walked),
     cmocka_unit_test(stages_of_different_worlds_are_refused),
     cmocka_unit_test(survives_lack_of_memory),
 };
