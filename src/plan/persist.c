@@ -145,6 +145,9 @@ static void add_part(const struct sw_ir *ir, const struct sw_plan_options *optio
         cut = sw_layout_per(&cut, SW_CODE_RUN);
     }
     const struct sw_shape here = sw_layout_part(&cut);
+    if (!sw_shape_equal(&here, &layout->whole) && sw_state_is_sum(info->state)) {
+        return; /* the sum of a tile: no checkpoint has it, and no other rank asks for it */
+    }
     SW_ASSERT(sw_shape_equal(&here, &layout->whole));
     layout->whole = cut.whole;
     layout->split = cut.split;

@@ -267,18 +267,20 @@ static void tiles_give_the_bits_of_whole_parameters(void **state)
     }
 }
 
-/* The parts of a matrix that ranks hold are tiled like whole ones. */
+/* The parts of a matrix that ranks hold are tiled like whole ones, also if other ranks share their
+ * tiles: each sums the gradients of its own slices. */
 static void so_do_tiles_of_slices(void **state)
 {
     static const struct way slices = {"none", "none", "none", "horizontal", "null", "null",
                                       "fast", 2,      2};
     static const struct way tiles = {"cpu",  "cpu", "blocks", "horizontal", "1000000", "null",
-                                     "fast", 2,     2};
+                                     "fast", 4,     2};
+    static const struct math math = {bf16, 2, true, "0", "AdamW"};
     struct result results[2] = {{.n_tiled = 0}};
     (void)state;
     for (int i = 0; i < 2; i++) {
         run_job(&(struct job){
-            .math = &tied_bf16, .way = i == 0 ? &slices : &tiles, .end = 1, .result = &results[i]});
+            .math = &math, .way = i == 0 ? &slices : &tiles, .end = 1, .result = &results[i]});
     }
     assert_int_equal(results[0].n_tiled, 0);
     assert_int_equal(results[1].n_tiled, 2); /* both matrices of the inner layer */
