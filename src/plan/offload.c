@@ -173,7 +173,7 @@ static bool rewrite_all(struct sw_offload *p)
 }
 
 sw_status sw_pass_offload(struct sw_ir *ir, const struct sw_ir *first,
-                          const struct sw_plan_options *options)
+                          const struct sw_plan_options *options, size_t reserved)
 {
     if (options->policy.states_tier == SW_TIER_DEVICE &&
         options->policy.params_tier == SW_TIER_DEVICE &&
@@ -184,6 +184,7 @@ sw_status sw_pass_offload(struct sw_ir *ir, const struct sw_ir *first,
     struct sw_offload p = {.ir = ir,
                            .first = first,
                            .options = options,
+                           .reserved = reserved,
                            .left.grads_tier = options->policy.grads_tier,
                            .n_ops = ir->n_ops,
                            .n_values = ir->n_values};

@@ -10,6 +10,7 @@ struct sw_offload {
     struct sw_ir *ir;
     const struct sw_ir *first; /* list of the plan's first program; NULL = `ir` is it */
     const struct sw_plan_options *options;
+    size_t reserved; /* bytes of host memory that no tensor gets, such as staging memory */
     int32_t n_ops, n_values;
     int32_t i_op; /* op being rewritten */
     struct sw_op_order order;

@@ -124,9 +124,10 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Puts states, parameters, gradients and activations into their tiers, and adds transfers around
  * the ops that use them. It runs after the update pass. It chooses the tier of every value; a pass
  * that wants another tier must set it afterwards. first: list of the plan's first program, whose
- * choices are reused; NULL = this is the first program. */
+ * choices are reused; NULL = this is the first program. reserved: bytes of host memory that no
+ * tensor gets */
 sw_status sw_pass_offload(struct sw_ir *ir, const struct sw_ir *first,
-                          const struct sw_plan_options *options);
+                          const struct sw_plan_options *options, size_t reserved);
 /* Packs small parameters and states on disk, as in `first` if given. Call it once tiers are chosen.
  * false = out of memory */
 bool sw_pack_small(struct sw_ir *ir, const struct sw_ir *first,

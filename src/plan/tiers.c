@@ -177,7 +177,8 @@ static size_t choose_with(struct sw_offload *p, size_t host_left, int64_t states
 static void choose_tiers(struct sw_offload *p)
 {
     const struct sw_ir *ir = p->ir;
-    const size_t budget = p->options->policy.budget[SW_TIER_HOST];
+    const size_t all = p->options->policy.budget[SW_TIER_HOST];
+    const size_t budget = all > p->reserved ? all - p->reserved : 0;
     int64_t states = 0;
     for (sw_value v = 0; v < p->n_values; v++) {
         const struct sw_ir_value *info = &ir->values[v];
@@ -185,7 +186,7 @@ static void choose_tiers(struct sw_offload *p)
             sw_state_is_optimizer(info->state) && info->base < 0 ? (int64_t)bytes_of(info) : 0;
     }
     const size_t has_to = choose_with(p, 0, states);
-    if (budget == 0) {
+    if (all == 0) {
         return; /* no cache */
     }
     size_t waiting = waiting_in_host(p);
@@ -224,7 +225,8 @@ bool sw_offload_choose_tiers(struct sw_offload *p)
 static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options)
 {
     for (int i = 0; i < plan->n_programs; i++) {
-        SW_TRY(sw_pass_offload(plan->programs[i].ir, i > 0 ? plan->programs[0].ir : NULL, options));
+        SW_TRY(sw_pass_offload(plan->programs[i].ir, i > 0 ? plan->programs[0].ir : NULL, options,
+                               plan->persistent_bytes[SW_TIER_HOST]));
     }
     return SW_OK;
 }
