@@ -119,7 +119,7 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
         "\"clipped_update\": \"%s\"}}",
         SEQUENCES, update != NULL, strcmp(args->dtype, "bf16") == 0 ? "true" : "false", offload,
         (long long)args->block, (long long)args->depth, (long long)args->threads,
-        (long long)args->ahead, budgets, update ? update : "end");
+        (long long)args->ahead, budgets, update && way != IN_MEMORY ? update : "end");
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = args->model,
                                               .inputs.seq_len = tokens,
