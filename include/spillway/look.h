@@ -65,7 +65,9 @@ SW_API sw_status sw_plan_mesh_text(const struct sw_engine_options *options, int 
  * sw_plan_mesh_choice - choose the sizes of a mesh that is "auto" (spillway.mesh), once for several
  * calls of this header.
  *
- * options      as for sw_initialize; nothing is opened, and run.comm and plan.only are not read
+ * options      as for sw_initialize; nothing is opened, and run.comm and plan.only are not read. On
+ *              a device of a cluster ("sim:NAME"), plan.rates are those of the cluster if none are
+ *              given
  * out_edit     the sizes as an item of config.sets; NULL = the mesh is not "auto"
  * out          the best meshes, and why the others lost. NULL = the mesh is not "auto". Both are
  *              the caller's: sw_text_free
@@ -77,7 +79,7 @@ SW_API sw_status sw_plan_mesh_text(const struct sw_engine_options *options, int 
 SW_API sw_status sw_plan_mesh_choice(const struct sw_engine_options *options, int ranks, bool json,
                                      char **out_edit, char **out);
 /* Options of a prediction of the time per step, from its work and the rates of the machine. Rates
- * are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s; "copy=20", "disk_read=2",
+ * are given ("f32=200", "bf16=800", "f16=200" in GFLOP/s; "copy=20", "memory=900", "disk_read=2",
  * "disk_write=1", "comm=1.2", "host=20" in GB/s; "comm_latency=50", microseconds that an
  * exchange takes however small it is), or measured within seconds on this machine. Of exchanges,
  * "node=50" and "net=5" are GB/s among ranks of one host and of several; "node_ranks=8" is the

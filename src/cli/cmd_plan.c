@@ -510,8 +510,8 @@ static int make_table(struct run *run, struct flag *out)
         } else if (strcmp(out[i].name, "--rates") == 0) {
             out[i].help =
                 "rates assumed for --predict, instead of measured ones, and for \"auto\" in the "
-                "configuration: f32, bf16, f16 (GFLOP/s), copy, disk_read, disk_write, host "
-                "(GB/s), comm, or node and net (GB/s between ranks of one host, of several), "
+                "configuration: f32, bf16, f16 (GFLOP/s), copy, memory, disk_read, disk_write, "
+                "host (GB/s), comm, or node and net (GB/s between ranks of one host, of several), "
                 "comm_latency (microseconds), node_ranks (ranks of a host)";
         }
     }

@@ -126,9 +126,9 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "budget of disk space: bytes, or 300M, 2G, 1T", 0},
         {"--rates", FLAG_LIST, &flags->rates, "NAME=N",
          "rates assumed for \"auto\" in the configuration, instead of built-in ones: f32, bf16, "
-         "f16 (GFLOP/s), copy, disk_read, disk_write, host (GB/s), comm, or node and net (GB/s "
-         "between ranks of one host, of several), comm_latency (microseconds), node_ranks (ranks "
-         "of a host)",
+         "f16 (GFLOP/s), copy, memory, disk_read, disk_write, host (GB/s), comm, or node and net "
+         "(GB/s between ranks of one host, of several), comm_latency (microseconds), node_ranks "
+         "(ranks of a host)",
          true},
         {"--ranks", FLAG_INT, &o->ranks, "R",
          "ranks, as threads of this process; data-parallel unless spillway.mesh says otherwise "

@@ -251,3 +251,36 @@ sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_co
     const struct sw_prices prices = {price, (void *)(uintptr_t)mesh};
     return sw_clock_priced_stages(stages, n, &prices, seconds);
 }
+
+/* ---- as the rates of a machine ---- */
+
+static double work_of(struct sw_cost cost, double work)
+{
+    return cost.seconds > 0 ? work / cost.seconds : 0;
+}
+
+void sw_cost_rates(const struct sw_cost_mesh *mesh, struct sw_machine_rates *out)
+{
+    static const double large = 1e9; /* bytes that hide a latency */
+    const struct sw_cluster *c = mesh->cluster;
+    const struct sw_cost_way near = sw_cost_way(mesh, SW_JOINT_PEERS, true);
+    const struct sw_cost_way far = sw_cost_way(mesh, SW_JOINT_NODES, true);
+    const bool spans = (double)mesh->ranks > c->node.devices.value;
+    const double share = c->device.sustained.value;
+    const double copied = 2 * sw_cost_host_rate(mesh); /* bytes read and bytes written */
+    *out = (struct sw_machine_rates){
+        .work = {[SW_LOAD_PRODUCTS_F32] = share * sw_cluster_peak(c, SW_F32),
+                 [SW_LOAD_PRODUCTS_BF16] = share * sw_cluster_peak(c, SW_BF16),
+                 [SW_LOAD_PRODUCTS_F16] = share * sw_cluster_peak(c, SW_F16),
+                 [SW_LOAD_OTHER] = c->device.bandwidth.value,
+                 [SW_LOAD_COPIES_IN] = copied,
+                 [SW_LOAD_COPIES_OUT] = copied,
+                 [SW_LOAD_DISK_READ] = work_of(sw_cost_disk(mesh, true, large), large),
+                 [SW_LOAD_DISK_WRITTEN] = work_of(sw_cost_disk(mesh, false, large), large),
+                 [SW_LOAD_HOST] = c->host.bandwidth.value / sw_cost_node_ranks(mesh)},
+        .node = isfinite(near.rate) ? near.rate : 0,
+        .net = spans && isfinite(far.rate) ? far.rate : 0,
+        .node_ranks = (int)c->node.devices.value,
+        .latency = spans ? far.latency : near.latency};
+    out->work[SW_LOAD_SENT] = out->net > 0 ? out->net : out->node;
+}

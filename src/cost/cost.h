@@ -47,6 +47,10 @@ sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *me
  * seconds   out: time of a step */
 sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,
                          double *seconds);
+/* The cluster as the rates of a machine, for choices among many plans: what a rank has while all
+ * others do the same. Products have the share of their peak that large ones reach; shapes, kernels
+ * without work and measured kernels do not count. */
+void sw_cost_rates(const struct sw_cost_mesh *mesh, struct sw_machine_rates *out);
 /* Bytes that a device and its host exchange per second in one direction, while all ranks of the
  * node do. */
 double sw_cost_host_rate(const struct sw_cost_mesh *mesh);

@@ -192,7 +192,7 @@ static sw_status search(struct sw_engine *e)
     SW_TRY(sw_engine_keep_cuts(e, &s.tensor, &s.context));
     SW_TRY(sw_search_mesh(&s, &e->search.mesh));
     const char *device = e->options.run.device ? e->options.run.device : e->config->spillway.device;
-    e->search.mesh.other_rates = strncmp(device, "sim:", 4) == 0;
+    e->search.mesh.other_rates = strncmp(device, "sim:", 4) == 0 && e->options.plan.n_rates == 0;
     return e->search.mesh.found ? try_boundary(&j, &e->search.mesh) : refuse_all(&e->search.mesh);
 }
 

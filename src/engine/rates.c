@@ -19,6 +19,7 @@ static const struct {
     {"bf16", {SW_LOAD_PRODUCTS_BF16}, 1},
     {"f16", {SW_LOAD_PRODUCTS_F16}, 1},
     {"copy", {SW_LOAD_OTHER, SW_LOAD_COPIES_IN, SW_LOAD_COPIES_OUT}, 3},
+    {"memory", {SW_LOAD_OTHER}, 1}, /* after "copy", which has it too */
     {"disk_read", {SW_LOAD_DISK_READ}, 1},
     {"disk_write", {SW_LOAD_DISK_WRITTEN}, 1},
     {"comm", {SW_LOAD_SENT}, 1},
@@ -71,11 +72,12 @@ static sw_status refuse_rate(const char *text, const char *name)
         names[n++] = others[i].name;
     }
     const char *nearest = sw_nearest(name, names, n);
-    return SW_FAIL(SW_E_ARG,
-                   "--rates %s: wanted NAME=NUMBER with f32, bf16, f16 (GFLOP/s), copy, disk_read, "
-                   "disk_write, comm, node, net, host (GB/s), comm_latency (microseconds) or "
-                   "node_ranks (ranks of a host)%s%s",
-                   text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
+    return SW_FAIL(
+        SW_E_ARG,
+        "--rates %s: wanted NAME=NUMBER with f32, bf16, f16 (GFLOP/s), copy, memory, "
+        "disk_read, disk_write, comm, node, net, host (GB/s), comm_latency (microseconds) or "
+        "node_ranks (ranks of a host)%s%s",
+        text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
 static sw_status take_rate(const char *text, struct sw_machine_rates *rates)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the sizes of a mesh that is "auto", for plans of it: once for all that is printed.
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "cluster/cluster.h"
+#include "cost/cost.h"
 #include "json/json.h"
 #include "look/private.h"
 #include "spillway/look.h"
@@ -76,12 +79,75 @@ static void describe(const sw_engine *e, bool json, struct sw_str *edit, struct 
     }
 }
 
+/* ---- the rates of a cluster ---- */
+
+enum { MOST_RATES = 16 };
+struct texts {
+    char of[MOST_RATES][48];
+    const char *at[MOST_RATES];
+    int n;
+};
+
+/* Adds a rate in its unit, if it is known. */
+static void add_rate(struct texts *t, const char *name, double rate, double unit)
+{
+    if (rate > 0 && isfinite(rate)) {
+        SW_ASSERT(t->n < MOST_RATES);
+        snprintf(t->of[t->n], sizeof t->of[0], "%s=%.6g", name, rate / unit);
+        t->at[t->n] = t->of[t->n];
+        t->n++;
+    }
+}
+
+/* Writes the rates of "sim:CLUSTER" as --rates has them; none if the device is another one. */
+static sw_status cluster_rates(const char *device, int ranks, struct texts *out)
+{
+    static const char sim[] = "sim:";
+    struct sw_cost_mesh mesh = {.ranks = ranks};
+    struct sw_cluster *cluster = NULL;
+    struct sw_machine_rates r;
+    out->n = 0;
+    if (!device || strncmp(device, sim, sizeof sim - 1) != 0) {
+        return SW_OK;
+    }
+    SW_TRY(sw_cluster_open(device + sizeof sim - 1, &cluster));
+    mesh.cluster = cluster;
+    sw_cost_rates(&mesh, &r);
+    sw_cluster_close(cluster);
+    add_rate(out, "f32", r.work[SW_LOAD_PRODUCTS_F32], 1e9);
+    add_rate(out, "bf16", r.work[SW_LOAD_PRODUCTS_BF16], 1e9);
+    add_rate(out, "f16", r.work[SW_LOAD_PRODUCTS_F16], 1e9);
+    add_rate(out, "copy", r.work[SW_LOAD_COPIES_IN], 1e9);
+    add_rate(out, "memory", r.work[SW_LOAD_OTHER], 1e9);
+    add_rate(out, "disk_read", r.work[SW_LOAD_DISK_READ], 1e9);
+    add_rate(out, "disk_write", r.work[SW_LOAD_DISK_WRITTEN], 1e9);
+    add_rate(out, "host", r.work[SW_LOAD_HOST], 1e9);
+    add_rate(out, "comm", r.work[SW_LOAD_SENT], 1e9);
+    add_rate(out, "node", r.node, 1e9);
+    add_rate(out, "net", r.net, 1e9);
+    add_rate(out, "node_ranks", r.node_ranks, 1);
+    add_rate(out, "comm_latency", r.latency, 1e-6);
+    return SW_OK;
+}
+
+static void print_rates(const struct texts *t, struct sw_str *out)
+{
+    sw_str_puts(out, t->n > 0 ? "  predicted at the rates of the cluster: --rates" : "");
+    for (int i = 0; i < t->n; i++) {
+        sw_str_printf(out, " %s", t->at[i]);
+    }
+    sw_str_puts(out, t->n > 0 ? "\n" : "");
+}
+
+/* ---- entry point ---- */
+
 sw_status sw_plan_mesh_choice(const struct sw_engine_options *options, int ranks, bool json,
                               char **out_edit, char **out)
 {
     const struct sw_transport none = {.size = ranks};
     struct sw_engine_options o;
     struct sw_str edit = {0}, text = {0};
+    struct texts rates = {.n = 0};
     sw_engine *e = NULL;
     bool is_auto = false;
     *out_edit = *out = NULL;
@@ -92,10 +158,16 @@ sw_status sw_plan_mesh_choice(const struct sw_engine_options *options, int ranks
     }
     o = *options;
     o.plan.only = true;
+    if (o.plan.n_rates == 0) {
+        SW_TRY(cluster_rates(o.run.device, ranks, &rates));
+        o.plan.rates = rates.at;
+        o.plan.n_rates = rates.n;
+    }
     SW_TRY(sw_comm_open(&none, &o.run.comm));
     const sw_status st = sw_initialize(&o, &e);
     if (st >= 0) {
         describe(e, json, &edit, &text);
+        print_rates(json ? &(struct texts){.n = 0} : &rates, &text);
     }
     sw_close(e);
     sw_comm_close(o.run.comm, st < 0);

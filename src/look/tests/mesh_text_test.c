@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of a mesh: which blocks and micro-batches a rank of each stage has, and that its bytes
 // are those of the table of ZeRO stages.
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cluster/cluster.h"
 #include "json/json.h"
 #include "spillway/doctor.h"
 #include "spillway/look.h"
@@ -221,6 +224,67 @@ static void a_mesh_is_chosen_once(void **state)
     }
 }
 
+/* ---- at the rates of a cluster ---- */
+
+/* Writes a cluster with other links between nodes, and returns the device that stands for it. */
+static const char *cluster_with(double links, const char *file)
+{
+    static char device[256];
+    struct sw_cluster *c = NULL;
+    struct sw_str text = {0};
+    assert_int_equal(sw_cluster_open("dgx2-v100", &c), SW_OK);
+    for (int i = 0; i < c->n_links; i++) {
+        c->links[i].rate.value *= c->links[i].joint == SW_JOINT_NODES ? links : 1;
+    }
+    sw_cluster_write(c, &text);
+    test_put(file, sw_str_text(&text));
+    sw_str_fini(&text);
+    sw_cluster_close(c);
+    snprintf(device, sizeof device, "sim:%s", test_at(file));
+    return device;
+}
+
+/* Step of the mesh of data ranks alone, by sw_plan_mesh_choice on 2 nodes. *chosen: stages of the
+ * mesh that is taken */
+static double seconds_of_data(const char *device, int *chosen)
+{
+    char *edit = NULL, *text = NULL;
+    const struct sw_engine_options options = {
+        .config.text = "{\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 1, "
+                       "\"optimizer\": {\"type\": \"AdamW\"}, \"spillway\": {\"mesh\": \"auto\"}}",
+        .model.path = test_at("model.json"),
+        .inputs.seq_len = 8,
+        .run.device = device,
+        .train.wanted = true};
+    if (sw_plan_mesh_choice(&options, 32, false, &edit, &text) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    const char *data = strstr(text, "  data 32 ");
+    assert_non_null(data);
+    data += strcspn(data + 10, "0123456789") + 10;
+    const double seconds = strtod(data, NULL);
+    assert_int_equal(sscanf(edit, "spillway.mesh={\"pipe\":%d,", chosen), 1);
+    assert_non_null(strstr(text, "predicted at the rates of the cluster: --rates f32="));
+    assert_non_null(strstr(text, " node=150 ")); /* NVSwitch */
+    assert_non_null(strstr(text, " node_ranks=16 "));
+    sw_text_free(edit);
+    sw_text_free(text);
+    return seconds;
+}
+
+/* With slow links between nodes a pipeline spans them; with fast ones data ranks alone gain more
+ * than all others. */
+static void meshes_are_chosen_at_the_rates_of_a_cluster(void **state)
+{
+    int slow_stages, fast_stages;
+    (void)state;
+    const double slow = seconds_of_data(cluster_with(0.001, "slow.json"), &slow_stages);
+    const double fast = seconds_of_data(cluster_with(100, "fast.json"), &fast_stages);
+    assert_true(fast < slow / 10);
+    assert_true(slow_stages > 1);
+    assert_true(fast_stages <= slow_stages);
+}
+
 /* The mesh of a configuration needs no model. */
 static void a_configuration_has_a_mesh(void **state)
 {
@@ -238,6 +302,7 @@ static void a_configuration_has_a_mesh(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_configuration_has_a_mesh),
     cmocka_unit_test(a_mesh_is_chosen_once),
+    cmocka_unit_test(meshes_are_chosen_at_the_rates_of_a_cluster),
     cmocka_unit_test(hosts_are_those_of_the_rates),
     cmocka_unit_test(stages_have_their_blocks_and_micro_batches),
     cmocka_unit_test(bytes_are_those_of_the_table_of_zero_stages),
