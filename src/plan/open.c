@@ -151,6 +151,10 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     SW_TRY(st);
     plan->programs[i].ir->groups = plan->groups;
     SW_TRY(sw_ir_take_exchanges(plan->programs[i].ir, plan));
+    if (options->policy.tile_bytes > 0 && sw_may_tile(options)) {
+        plan->programs[i].draft.tile_rows = sw_tile_rows(plan->programs[i].ir, options);
+        SW_TRY_ALLOC(plan->programs[i].draft.tile_rows, "the plan");
+    }
     const int pipe = options->stage_blocks ? sw_plan_group(plan, 1U << SW_AXIS_PIPE) : -1;
     const struct sw_pipe_schedule *schedule = sw_schedule_info(options->policy.schedule)->pipe;
     const struct sw_stage_cut cut = {.bounds = options->stage_blocks,
@@ -286,6 +290,7 @@ void sw_plan_close(struct sw_plan *plan)
     for (int i = 0; i < plan->n_programs; i++) {
         sw_free(plan->programs[i].draft.scheduled);
         sw_free(plan->programs[i].draft.least_tiles);
+        sw_free(plan->programs[i].draft.tile_rows);
         sw_free(plan->programs[i].draft.phases);
         clear_program(&plan->programs[i]);
         sw_ir_close(plan->programs[i].ir);

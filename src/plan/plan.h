@@ -318,6 +318,7 @@ struct sw_recomputed {
 /* Data that planning needs between its passes. All fields are 0 in a finished plan. */
 struct sw_program_draft {
     int64_t *least_tiles;         /* [n_least] see sw_least_tiles; NULL if not requested */
+    int64_t *tile_rows;           /* see sw_tile_rows; NULL if nothing is cut into tiles */
     int32_t n_least;              /* number of values before passes added theirs */
     struct sw_pipe_phase *phases; /* [n_phases] of this stage of a pipeline; NULL = there is none */
     int64_t n_phases;

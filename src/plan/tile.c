@@ -103,9 +103,7 @@ static int64_t rows_of_runs(const struct sw_ir_value *info, const struct sw_plan
     return common_multiple(width, sw_update_run(options->rule)) / width;
 }
 
-/* [n_values] for parameters: a tile may have any multiple of so many rows in this graph; 0 = it
- * cannot be tiled. NULL = out of memory. */
-static int64_t *find_rows(const struct sw_ir *ir, const struct sw_plan_options *options)
+int64_t *sw_tile_rows(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
     int64_t *rows = sw_alloc_zero("plan", (size_t)ir->n_values + 1, sizeof *rows);
     for (int32_t i = 0; rows && i < ir->params.n; i++) {
@@ -130,15 +128,16 @@ static int64_t *find_rows(const struct sw_ir *ir, const struct sw_plan_options *
 }
 
 /* false = the parameter stays whole */
-static bool choose(const struct sw_plan *plan, int64_t *const *rows_in,
-                   const struct sw_plan_options *options, const struct sw_ir_value *info,
-                   struct tiles *out)
+static bool choose(const struct sw_plan *plan, const struct sw_plan_options *options,
+                   const struct sw_ir_value *info, struct tiles *out)
 {
     const int64_t width = info->form->shape.dims[1];
     int64_t rows = rows_of_runs(info, options);
     for (int i = 0; rows > 0 && i < plan->n_programs; i++) {
-        const sw_value param = sw_ir_find(plan->programs[i].ir, SW_ROLE_PARAM, info->name);
-        const int64_t here = param >= 0 ? rows_in[i][param] : rows;
+        /* also if only another stage has it in this program */
+        const sw_value param =
+            sw_names_find(&plan->programs[i].ir->leaves, SW_ROLE_PARAM, info->name);
+        const int64_t here = param >= 0 ? plan->programs[i].draft.tile_rows[param] : rows;
         rows = here > 0 ? common_multiple(rows, here) : 0;
     }
     if (rows == 0) {
@@ -466,7 +465,7 @@ static bool list_tiles(struct pass *p)
             *to = *stream;
             to->param = tiles ? p->first_tile[stream->param] + (sw_value)t : stream->param;
         }
-        if (tiles) {
+        if (tiles && stream->from == 0) { /* else another stage makes the gradient */
             p->stream_of[ir->values[stream->grad].producer] = i;
         }
     }
@@ -559,7 +558,7 @@ static bool tile_graph(struct sw_ir *ir, const struct sw_plan *plan, const struc
     return good;
 }
 
-static bool may_tile(const struct sw_plan_options *options)
+bool sw_may_tile(const struct sw_plan_options *options)
 {
     return !options->keep_gradients && options->policy.params_tier != SW_TIER_DEVICE &&
            (sw_zero_ranks(options) == 1 || options->policy.stage == 3) &&
@@ -568,20 +567,20 @@ static bool may_tile(const struct sw_plan_options *options)
 
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
-    int64_t *least = find_rows(ir, options);
+    int64_t *least = sw_tile_rows(ir, options);
     struct sw_plan_options smallest = *options;
     smallest.policy.tile_bytes = 1;
     for (int32_t i = 0; least && i < ir->params.n; i++) {
         const struct sw_ir_value *info = &ir->values[ir->params.at[i]];
         int64_t *of = &least[ir->params.at[i]];
-        const bool tiles = may_tile(options) && is_large(info, &smallest);
+        const bool tiles = sw_may_tile(options) && is_large(info, &smallest);
         *of = tiles && *of < info->form->shape.dims[0] ? *of * info->form->shape.dims[1] : 0;
     }
     return least;
 }
 
-/* Lists the tiled parameters of all programs. rows: [by program]; tiles: [n_tiled] */
-static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *options, int64_t **rows,
+/* Lists the tiled parameters of all programs. tiles: [n_tiled] */
+static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *options,
                        struct tiles *tiles)
 {
     bool good = true;
@@ -594,7 +593,7 @@ static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *optio
                 known = sw_ir_find(plan->programs[j].ir, SW_ROLE_PARAM, info->name) >= 0;
             }
             struct tiles *to = &tiles[plan->n_tiled];
-            if (!known && choose(plan, rows, options, info, to)) {
+            if (!known && choose(plan, options, info, to)) {
                 plan->tiled[plan->n_tiled++] = (struct sw_tiled){
                     .name = info->name,
                     .n_tiles = to->n,
@@ -610,29 +609,24 @@ static bool list_tiled(struct sw_plan *plan, const struct sw_plan_options *optio
 
 sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    if (options->policy.tile_bytes == 0 || !may_tile(options)) {
+    if (options->policy.tile_bytes == 0 || !sw_may_tile(options)) {
         return SW_OK;
     }
     int32_t most = 0;
     for (int i = 0; i < plan->n_programs; i++) {
         most += plan->programs[i].ir->params.n;
     }
-    int64_t **rows = sw_alloc_zero("plan", (size_t)plan->n_programs, sizeof *rows);
     struct tiles *tiles = sw_alloc_zero("plan", (size_t)most + 1, sizeof *tiles);
     plan->tiled = sw_alloc_zero("plan", (size_t)most + 1, sizeof *plan->tiled);
-    bool good = rows && tiles && plan->tiled;
-    for (int i = 0; good && i < plan->n_programs; i++) {
-        rows[i] = find_rows(plan->programs[i].ir, options);
-        good = rows[i] != NULL;
-    }
-    good = good && list_tiled(plan, options, rows, tiles);
+    bool good = tiles && plan->tiled;
+    good = good && list_tiled(plan, options, tiles);
     for (int i = 0; good && plan->n_tiled > 0 && i < plan->n_programs; i++) {
         good = tile_graph(plan->programs[i].ir, plan, tiles);
     }
-    for (int i = 0; rows && i < plan->n_programs; i++) {
-        sw_free(rows[i]);
+    for (int i = 0; i < plan->n_programs; i++) {
+        sw_free(plan->programs[i].draft.tile_rows);
+        plan->programs[i].draft.tile_rows = NULL;
     }
-    sw_free(rows);
     sw_free(tiles);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
