@@ -91,17 +91,45 @@ static void *wide_data(const struct sw_value_info *info)
     return data;
 }
 
+/* A table for short rows and one for long ones, of which a graph reads that for its tokens. */
+static void add_tables(struct sw_onnx_emit *e, sw_value v)
+{
+    const struct sw_value_info *info = &e->graph->values[v];
+    const struct sw_onnx_size *tokens = &e->forward->dims[v].of[0];
+    struct sw_onnx_tables tables;
+    const sw_status st = sw_onnx_forward_tables(e->forward, v, &tables);
+    if (st < 0) {
+        sw_onnx_fail(&e->file, st);
+        return;
+    }
+    const struct sw_value_info *less = &tables.less->values[v];
+    const char *both[3] = {
+        sw_onnx_tensor(&e->file, less->name, sw_onnx_type_of(less->dtype), less->shape, less->data),
+        sw_onnx_tensor(&e->file, info->name, sw_onnx_type_of(info->dtype), info->shape, info->data),
+        NULL};
+    sw_graph_close(tables.less);
+    e->scope = "sizes";
+    const char *n = sw_onnx_size_value(e, tokens);
+    const char *is_long = ONNX_ADD(e, "Greater", n, sw_onnx_int(&e->file, tables.rows));
+    const char *first =
+        ONNX_ADD(e, "Mul", sw_onnx_cast(e, is_long, ONNX_I64), sw_onnx_int(&e->file, tables.rows));
+    e->names[v] =
+        sw_onnx_slice(e, sw_onnx_concat(e, both, 0), 0, first, ONNX_ADD(e, "Add", first, n));
+}
+
 static void add_constant(struct sw_onnx_emit *e, sw_value v)
 {
     const struct sw_value_info *info = &e->graph->values[v];
     const struct sw_onnx_dims *dims = &e->forward->dims[v];
     struct sw_shape shape = info->shape;
     enum sw_onnx_constant kind = ONNX_FIXED;
-    const sw_status st = sw_onnx_forward_constant(e->forward, v, &kind);
-    void *data = st < 0 ? NULL : wide_data(info);
+    if (!sw_onnx_forward_constant(e->forward, v, &kind)) {
+        add_tables(e, v);
+        return;
+    }
+    void *data = wide_data(info);
     if (!data) {
-        sw_onnx_fail(&e->file,
-                     st < 0 ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
+        sw_onnx_fail(&e->file, SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph"));
         return;
     }
     shape.dims[0] = kind == ONNX_REPEATED ? 1 : shape.dims[0];

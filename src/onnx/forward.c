@@ -150,7 +150,7 @@ static sw_value find_encoded(const struct sw_graph *g)
 sw_status sw_onnx_forward_open(const struct sw_model *model, enum sw_dtype dtype,
                                struct sw_onnx_forward *out)
 {
-    struct sw_onnx_forward f = {.model = model, .encoded = SW_NO_VALUE};
+    struct sw_onnx_forward f = {.model = model, .dtype = dtype, .encoded = SW_NO_VALUE};
     set_sizes(&f);
     sw_status st = build(&f, dtype, f.whole, &f.graph);
     for (int i = 0; i < ONNX_N_SMALL && st >= 0; i++) {
@@ -192,8 +192,8 @@ static bool all_rows_equal(const char *data, int64_t rows, size_t row)
     return true;
 }
 
-/* One of the kinds; false = none. */
-static bool kind_of(const struct sw_onnx_forward *f, sw_value v, enum sw_onnx_constant *out)
+bool sw_onnx_forward_constant(const struct sw_onnx_forward *f, sw_value v,
+                              enum sw_onnx_constant *out)
 {
     const struct sw_value_info *all = &f->graph->values[v], *few = &f->small[0]->values[v];
     const struct sw_onnx_size *size = &f->dims[v].of[0];
@@ -218,15 +218,67 @@ static bool kind_of(const struct sw_onnx_forward *f, sw_value v, enum sw_onnx_co
            memcmp((const char *)all->data + (size_t)(more / 2) * row, few->data, bytes) == 0;
 }
 
-sw_status sw_onnx_forward_constant(const struct sw_onnx_forward *f, sw_value v,
-                                   enum sw_onnx_constant *out)
+/* ---- tables that depend on the length of rows ---- */
+
+/* The rows that both have are equal. */
+static bool agree(const struct sw_graph *a, const struct sw_graph *b, sw_value v)
 {
-    if (kind_of(f, v, out)) {
-        return SW_OK;
+    const struct sw_value_info *x = &a->values[v], *y = &b->values[v];
+    const size_t bytes_x = sw_value_bytes(x), bytes_y = sw_value_bytes(y);
+    return memcmp(x->data, y->data, bytes_x < bytes_y ? bytes_x : bytes_y) == 0;
+}
+
+static sw_status build_rows(const struct sw_onnx_forward *f, int64_t tokens, struct sw_graph **out)
+{
+    int64_t sizes[ONNX_N_FREE];
+    memcpy(sizes, f->sizes[0], sizeof sizes);
+    sizes[ONNX_TOKENS] = tokens;
+    return build(f, f->dtype, sizes, out);
+}
+
+/* Bisects: rows of `low` tokens have the table of short ones, rows of `high` tokens have not. */
+static sw_status bisect(const struct sw_onnx_forward *f, sw_value v, int64_t low, int64_t high,
+                        struct sw_onnx_tables *out)
+{
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        struct sw_graph *g = NULL;
+        const sw_status st = build_rows(f, middle, &g);
+        const bool same = st >= 0 && agree(g, f->small[0], v);
+        sw_graph_close(g);
+        SW_TRY(st);
+        low = same ? middle : low;
+        high = same ? high : middle;
     }
-    return SW_FAIL(SW_E_UNSUP,
-                   "%s: constant %s of rows of %lld tokens differs from that of rows of %lld, so "
-                   "one graph cannot have both",
-                   f->model->ops->model_type, f->graph->values[v].name,
-                   (long long)f->whole[ONNX_TOKENS], (long long)f->sizes[0][ONNX_TOKENS]);
+    out->rows = low;
+    return build_rows(f, low, &out->less);
+}
+
+sw_status sw_onnx_forward_tables(const struct sw_onnx_forward *f, sw_value v,
+                                 struct sw_onnx_tables *out)
+{
+    const int64_t most = f->whole[ONNX_TOKENS];
+    const struct sw_onnx_size *size = &f->dims[v].of[0];
+    struct sw_graph *next = NULL;
+    bool good = f->dims[v].rank == 2 && size->free[ONNX_TOKENS] && size->c1 == 1 && size->c0 == 0;
+    *out = (struct sw_onnx_tables){0};
+    if (good) {
+        sw_status st = bisect(f, v, f->sizes[0][ONNX_TOKENS], most, out);
+        st = st < 0 ? st : build_rows(f, out->rows + 1, &next);
+        if (st < 0) {
+            sw_graph_close(out->less);
+            sw_graph_close(next);
+            return st;
+        }
+        good = agree(next, f->graph, v);
+        sw_graph_close(next);
+    }
+    if (!good) {
+        sw_graph_close(out->less);
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: constant %s of rows of %lld tokens differs from that of shorter rows, "
+                       "and has more than two forms; one graph cannot have them",
+                       f->model->ops->model_type, f->graph->values[v].name, (long long)most);
+    }
+    return SW_OK;
 }

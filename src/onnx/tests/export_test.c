@@ -297,6 +297,28 @@ static void lack_of_memory_is_an_error(void **state)
     sw_model_close(model);
 }
 
+/* ---- positions whose table depends on the length of rows ---- */
+
+#define LONGROPE(long_factor)                                                                      \
+    "{\"model_type\":\"llama\",\"vocab_size\":16,\"max_position_embeddings\":32,"                  \
+    "\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"                         \
+    "\"intermediate_size\":12,\"original_max_position_embeddings\":12,"                            \
+    "\"rope_scaling\":{\"rope_type\":\"longrope\",\"short_factor\":[1,1],"                         \
+    "\"long_factor\":[1," long_factor "],\"original_max_position_embeddings\":12}}"
+
+static void two_tables_are_written_where_long_rows_have_another_one(void **state)
+{
+    (void)state;
+    struct sw_onnx_summary one, two;
+    export_good(LONGROPE("1"), test_at("rope1"), 17, SW_F32, 0, &one);
+    export_good(LONGROPE("4"), test_at("rope2"), 17, SW_F32, 0, &two);
+    /* Greater, Cast, Mul, Concat, Add, Slice, for all layers once */
+    assert_in_range(two.nodes, one.nodes + 5, one.nodes + 7);
+    /* the first one has as many rows as tokens that it is for */
+    assert_true(two.bytes >= one.bytes + 12 * 4 * (int64_t)sizeof(float));
+    assert_true(two.bytes < one.bytes + 13 * 4 * (int64_t)sizeof(float) + 2048);
+}
+
 /* ---- refusals ---- */
 
 static void what_cannot_be_exported_is_refused_by_name(void **state)
@@ -329,6 +351,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(files_of_an_earlier_export_go),
     cmocka_unit_test(a_model_of_24_MiB_takes_5_more),
     cmocka_unit_test(lack_of_memory_is_an_error),
+    cmocka_unit_test(two_tables_are_written_where_long_rows_have_another_one),
     cmocka_unit_test(what_cannot_be_exported_is_refused_by_name),
 };
 
