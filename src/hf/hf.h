@@ -52,6 +52,9 @@ sw_status sw_pickled_parse(const char *name, const void *bytes, size_t len,
                            struct sw_safetensors **out);
 /* SW_E_IO when the file no longer has the bytes of its tensors. */
 sw_status sw_safetensor_check(const struct sw_safetensor *tensor);
+/* For readers of large files: the pages of bytes [first, first + n) leave this process. They may be
+ * read again. */
+void sw_safetensor_release(const struct sw_safetensor *tensor, size_t first, size_t n);
 void sw_safetensors_close(struct sw_safetensors *file);
 int64_t sw_safetensors_count(const struct sw_safetensors *file);
 /* i in order of the data, 0 .. count-1. */

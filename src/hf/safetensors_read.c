@@ -416,6 +416,20 @@ sw_status sw_safetensor_check(const struct sw_safetensor *tensor)
     return check_length(tensor->of);
 }
 
+void sw_safetensor_release(const struct sw_safetensor *tensor, size_t first, size_t n)
+{
+    const struct sw_safetensors *f = tensor->of;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), map = (uintptr_t)f->map;
+    const uintptr_t begin = (uintptr_t)tensor->data + first, end = begin + n;
+    if (!f->map || begin < map || end > map + f->map_bytes) {
+        return; /* a copy, or borrowed */
+    }
+    const uintptr_t from = begin / page * page, to = end / page * page;
+    if (from < to) {
+        madvise((void *)from, to - from, MADV_DONTNEED);
+    }
+}
+
 /* Elements that the file does not align (headers of odd length, small dtypes in between) are
  * copied, so that readers may use them in place. */
 static sw_status lend_data(struct sw_safetensors *f, struct sw_safetensor *tensor,

@@ -199,9 +199,10 @@ sw_status sw_merge_fetch(struct sw_merge *m, int64_t i, int64_t first, int64_t n
         return sw_adapter_read(&m->from, item->param->work->name, first, n, out);
     }
     SW_TRY(sw_safetensor_check(item->base));
+    const size_t bytes = sw_dtype_bytes(item->base->dtype);
     sw_convert(SW_F32, out, item->base->dtype,
-               (const char *)item->base->data + (size_t)first * sw_dtype_bytes(item->base->dtype),
-               n);
+               (const char *)item->base->data + (size_t)first * bytes, n);
+    sw_safetensor_release(item->base, (size_t)first * bytes, (size_t)n * bytes);
     if (item->adapted) {
         SW_TRY(make_ready(m, i));
         add_product(m, item->adapted, first, n, out);

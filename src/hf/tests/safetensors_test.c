@@ -488,6 +488,52 @@ static void test_file_that_becomes_shorter(void **state)
     unlink(path);
 }
 
+/* Bytes of tensors that the file aligns, and of one that it does not, after their release. */
+static void test_released_pages_are_read_again(void **state)
+{
+    (void)state;
+    enum { ELEMS = 5000 }; /* several pages */
+    static const char *const names[] = {"a", "b"};
+    const struct sw_safetensor_spec specs[] = {{names[0], SW_F32, SW_SHAPE(ELEMS)},
+                                               {names[1], SW_F32, SW_SHAPE(ELEMS)}};
+    char path[TEST_PATH_CAP];
+    struct sw_safetensors_writer *writer = NULL;
+    struct sw_safetensors *file = NULL;
+    float *values = sw_alloc("test", ELEMS * sizeof *values);
+    path_of(path, "released.safetensors");
+    assert_int_equal(sw_safetensors_create(path, specs, 2, NULL, &writer), SW_OK);
+    for (int i = 0; i < ELEMS; i++) {
+        values[i] = (float)i;
+    }
+    for (int64_t k = 0; k < 2; k++) {
+        assert_int_equal(sw_safetensors_write(writer, k, 0, values, ELEMS * sizeof *values), SW_OK);
+    }
+    assert_int_equal(sw_safetensors_commit(writer), SW_OK);
+    sw_safetensors_writer_close(writer);
+    assert_int_equal(sw_safetensors_open(path, &file), SW_OK);
+    for (int64_t k = 0; k < 2; k++) {
+        const struct sw_safetensor *tensor = sw_safetensors_at(file, k);
+        for (size_t at = 0; at < tensor->bytes; at += 4000) {
+            sw_safetensor_release(tensor, at,
+                                  at + 4000 < tensor->bytes ? 4000 : tensor->bytes - at);
+        }
+        assert_memory_equal(tensor->data, values, tensor->bytes);
+    }
+    sw_safetensors_close(file);
+    /* a file in memory is the caller's, and keeps its bytes */
+    char *text;
+    size_t len;
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    assert_int_equal(sw_safetensors_parse("memory", text, len, &file), SW_OK);
+    const struct sw_safetensor *tensor = sw_safetensors_at(file, 1);
+    sw_safetensor_release(tensor, 0, tensor->bytes);
+    assert_memory_equal(tensor->data, values, tensor->bytes);
+    sw_safetensors_close(file);
+    sw_free(text);
+    sw_free(values);
+    unlink(path);
+}
+
 static void test_not_a_file(void **state)
 {
     (void)state;
@@ -522,6 +568,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_no_memory),
     cmocka_unit_test(test_memory_of_a_header),
     cmocka_unit_test(test_file_that_becomes_shorter),
+    cmocka_unit_test(test_released_pages_are_read_again),
     cmocka_unit_test(test_not_a_file),
 };
 
