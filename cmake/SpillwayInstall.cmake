@@ -42,7 +42,8 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs" "${PROJECT_SOURCE_DIR}/examples"
     DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/spillway PATTERN "__pycache__" EXCLUDE)
 install(FILES "${PROJECT_SOURCE_DIR}/README.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/spillway)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/share/clusters" DESTINATION ${CMAKE_INSTALL_DATADIR}/spillway)
-install(FILES "${PROJECT_SOURCE_DIR}/share/published.json" DESTINATION ${CMAKE_INSTALL_DATADIR}/spillway)
+install(FILES "${PROJECT_SOURCE_DIR}/share/published.json" "${PROJECT_SOURCE_DIR}/share/onnx_verify.py"
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/spillway)
 foreach(mpi IN LISTS SPILLWAY_MPI_MODULES)
     install(PROGRAMS "${PROJECT_BINARY_DIR}/spillway_${mpi}.so"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/spillway)

@@ -45,7 +45,8 @@ def contents(installed: Path, version: str) -> dict:
     files["spillway/bin/spillway"] = ((installed / "bin" / "spillway").read_bytes(), True)
     files |= {f"spillway/share/clusters/{path.name}": (path.read_bytes(), False)
               for path in sorted((ROOT / "share" / "clusters").iterdir())}
-    files["spillway/share/published.json"] = ((ROOT / "share" / "published.json").read_bytes(), False)
+    for name in ("published.json", "onnx_verify.py"):
+        files[f"spillway/share/{name}"] = ((ROOT / "share" / name).read_bytes(), False)
     files |= {f"spillway/docs/{path.name}": (path.read_bytes(), False)
               for path in sorted((ROOT / "docs").iterdir()) if path.suffix in (".md", ".py")}
     info = f"spillway_train-{version}.dist-info"

@@ -59,6 +59,9 @@ struct sw_onnx_options {
     int opset;             /* version of the ONNX operators, 17 to 23; 0: 17 */
     const char *model;     /* base model of adapters; NULL: the folder that they name */
     const char *tokenizer; /* tokenizer files to put beside the weights; NULL: those of the model */
+    /* Compare the logits of 8 random batches with ONNX Runtime, by a script for python3 of PATH.
+     * Takes the memory of the model. Without ONNX Runtime a line says so. */
+    bool verify;
 };
 
 /*
@@ -70,6 +73,7 @@ struct sw_onnx_options {
  * SW_E_ARG     the folder holds something that no export made, or weights of a model
  * SW_E_FORMAT  the source is damaged, or lacks a weight
  * SW_E_UNSUP   an op of the model has no ONNX nodes; the message names it
+ * SW_E_PEER    verify: ONNX Runtime has other logits, or does not load the files
  */
 SW_API sw_status sw_export_onnx(const struct sw_onnx_options *options, FILE *out);
 

@@ -12,6 +12,7 @@ int sw_cmd_export(int argc, char **argv)
     struct sw_checkpoint_export_options o = {.dtype = -1};
     const char *dtype = NULL, *onnx = NULL;
     int64_t opset = 0;
+    bool verify = false;
     struct words words = {0};
     const struct flag flags[] = {
         {"--output", FLAG_TEXT, &o.folder, "DIR",
@@ -22,6 +23,8 @@ int sw_cmd_export(int argc, char **argv)
          0},
         {"--opset", FLAG_INT, &opset, "N", "version of the ONNX operators, 17 to 23 (default: 17)",
          0},
+        {"--verify", FLAG_BOOL, &verify, NULL,
+         "compare the logits of 8 random batches with ONNX Runtime, if python3 has it", 0},
         {"--best", FLAG_BOOL, &o.best, NULL,
          "in a folder of checkpoints, take the one of least validation loss (default: the "
          "newest)",
@@ -42,8 +45,8 @@ int sw_cmd_export(int argc, char **argv)
     };
     const struct command command = {
         "export",
-        "CHECKPOINT (--output DIR [--merge] | --onnx DIR [--opset N]) [--best] [--dtype D] "
-        "[--tokenizer DIR]",
+        "CHECKPOINT (--output DIR [--merge] | --onnx DIR [--opset N] [--verify]) [--best] "
+        "[--dtype D] [--tokenizer DIR]",
         "Writes the weights of a checkpoint as a Hugging Face folder. A folder of checkpoints "
         "stands for its\n"
         "newest complete one. If adapters were trained, it writes a folder that PEFT loads, or\n"
@@ -62,10 +65,12 @@ int sw_cmd_export(int argc, char **argv)
                   : strcmp(dtype, "f16") == 0  ? SW_F16
                                                : -1;
     }
-    if (status < 0 && ((onnx && o.folder) || (opset != 0 && (!onnx || opset < 17 || opset > 23)))) {
+    if (status < 0 && ((onnx && o.folder) || (verify && !onnx) ||
+                       (opset != 0 && (!onnx || opset < 17 || opset > 23)))) {
         status = cli_fail(&command, CLI_REFUSED,
-                          onnx && o.folder ? "--output and --onnx exclude each other"
-                                           : "--opset is 17 to 23, and needs --onnx");
+                          onnx && o.folder  ? "--output and --onnx exclude each other"
+                          : verify && !onnx ? "--verify needs --onnx"
+                                            : "--opset is 17 to 23, and needs --onnx");
     }
     o.folder = onnx ? onnx : o.folder;
     if (status < 0 && (!o.path || !*o.path || !o.folder || !*o.folder || (dtype && o.dtype < 0))) {
@@ -80,7 +85,8 @@ int sw_cmd_export(int argc, char **argv)
                                            .dtype = o.dtype,
                                            .opset = (int)opset,
                                            .model = o.model,
-                                           .tokenizer = o.tokenizer};
+                                           .tokenizer = o.tokenizer,
+                                           .verify = verify};
         const sw_status st = onnx ? sw_export_onnx(&to, stdout) : sw_checkpoint_export(&o, stdout);
         status =
             st >= 0 ? CLI_DONE : cli_error(&command, st == SW_E_ARG ? CLI_REFUSED : CLI_FAILED);

@@ -189,7 +189,8 @@ struct sw_engine_onnx {
     const char *folder;  /* to write: new, empty, or left by an earlier export */
     enum sw_dtype dtype; /* f32, f16, bf16 */
     int opset;
-    const char *task; /* NULL = the model's own */
+    const char *task;      /* NULL = the model's own */
+    const char *case_path; /* safetensors file for 8 random batches and their logits; NULL = none */
 };
 /*
  * sw_engine_onnx_folder - write a model folder as ONNX, with config.json and the files beside it.

@@ -26,7 +26,7 @@ static sw_status open_rank(const struct sw_engine_options *options, int rank, in
     const struct sw_transport none = {.rank = rank, .size = ranks};
     o.plan.only = true;
     SW_TRY(sw_comm_open(&none, &o.run.comm));
-    const sw_status st = sw_engine_try(&o, refusal, &out->engine);
+    const sw_status st = sw_engine_try(&o, refusal, NULL, &out->engine);
     if (st < 0) {
         sw_comm_close(o.run.comm, true);
         return st;

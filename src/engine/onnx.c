@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models as ONNX files: opens a source (a folder, a checkpoint, or a base with adapters), and
 // writes the files of the room onnx with those that accompany a model.
+#include <stdio.h>
+
 #include "engine/private.h"
 
 /* A source that is open: the model, its configuration, and its values. */
@@ -10,6 +12,16 @@ struct source {
     struct sw_named_values values;
     const char *beside; /* folder of the files that accompany it; NULL = none */
 };
+
+static sw_status write_case(struct source *source, const struct sw_engine_onnx *options)
+{
+    char config[4096];
+    const int n = snprintf(config, sizeof config, "%s/config.json", options->folder);
+    if (n < 0 || (size_t)n >= sizeof config) {
+        return SW_FAIL(SW_E_ARG, "%s: the path is too long", options->folder);
+    }
+    return sw_engine_write_case(source->model, config, &source->values, options->case_path);
+}
 
 static sw_status write_source(struct source *source, const struct sw_engine_onnx *options,
                               struct sw_onnx_summary *out)
@@ -30,7 +42,8 @@ static sw_status write_source(struct source *source, const struct sw_engine_onnx
     SW_TRY(sw_weights_claim_folder(options->folder, false));
     SW_TRY(source->beside ? sw_hf_copy_sidecars(source->beside, options->folder) : SW_OK);
     SW_TRY(sw_weights_write_config(options->folder, source->config, options->dtype));
-    return sw_onnx_export(&to, out);
+    SW_TRY(sw_onnx_export(&to, out));
+    return options->case_path ? write_case(source, options) : SW_OK;
 }
 
 sw_status sw_engine_onnx_folder(const char *model, const struct sw_engine_onnx *options,

@@ -255,11 +255,12 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_weights_zero_states(&e->weights));
     /* training prints this in its first lines */
-    if (e->weights.model && !e->weights.source.files && !o->train.wanted) {
+    if (e->weights.model && !e->weights.source.files && !e->weights.given && !o->train.wanted) {
         sw_log(SW_LOG_WARN, "%s: there is no folder with weights; they are drawn with seed %llu",
                o->model.path, (unsigned long long)e->seed);
     }
     SW_TRY(e->weights.source.files ? sw_weights_read_folder(&e->weights)
+           : e->weights.given      ? sw_weights_take_given(&e->weights)
                                    : sw_weights_draw(&e->weights));
     sw_weights_close_files(&e->weights);
     return sw_weights_read_adapter(&e->weights);
@@ -322,12 +323,13 @@ static struct sw_coord world_of(const sw_comm *comm)
 }
 
 sw_status sw_engine_try(const struct sw_engine_options *options, struct sw_plan_refusal *refusal,
-                        sw_engine **out)
+                        struct sw_named_values *given, sw_engine **out)
 {
     struct sw_engine *e = sw_alloc_zero("engine", 1, sizeof *e);
     SW_TRY_ALLOC(e, "the engine");
     e->world = world_of(options->run.comm);
     e->search.refusal = refusal;
+    e->weights.given = given;
     sw_status st = take_options(options, e);
     st = st < 0 ? st : open_engine(e, &e->options);
     if (st < 0) {
@@ -341,7 +343,7 @@ sw_status sw_engine_try(const struct sw_engine_options *options, struct sw_plan_
 sw_status sw_initialize(const struct sw_engine_options *options, sw_engine **out)
 {
     SW_TRY_OPTIONS(options);
-    return sw_engine_try(options, NULL, out);
+    return sw_engine_try(options, NULL, NULL, out);
 }
 
 /* ---- the mesh alone ---- */

@@ -228,9 +228,10 @@ double sw_engine_loss_share(const struct engine_loss *l, const struct engine_siz
 sw_status sw_engine_choose_mesh(struct sw_engine *e, char *edit, size_t cap);
 
 /* ---- open.c ---- */
-/* sw_initialize. refusal: see struct sw_search; may be NULL */
+/* sw_initialize. refusal: see struct sw_search; may be NULL. given: values of the weights instead
+ * of a folder's or drawn ones; NULL = none */
 sw_status sw_engine_try(const struct sw_engine_options *options, struct sw_plan_refusal *refusal,
-                        sw_engine **out);
+                        struct sw_named_values *given, sw_engine **out);
 /* Reads an f32 (or f64) scalar output. */
 sw_status sw_engine_read_scalar(struct sw_engine *e, const struct sw_port *port, double *out);
 
@@ -294,3 +295,9 @@ sw_status sw_engine_read_output(struct sw_engine *e, const struct sw_port *port,
 sw_status sw_engine_agree(struct sw_engine *e, sw_status st, const char *what);
 /* Gathers one word of each rank into e->words. Collective. */
 sw_status sw_engine_gather(const struct sw_engine *e, int64_t mine, const char *what);
+
+/* ---- onnx_case.c ---- */
+/* Writes 8 random batches and their logits, "0.input_ids", .., "0.logits", to a safetensors file.
+ * config: the model's config.json. Takes the memory of the model. */
+sw_status sw_engine_write_case(const struct sw_model *model, const char *config,
+                               struct sw_named_values *values, const char *path);

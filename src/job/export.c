@@ -3,8 +3,11 @@
 // writes its weights and the files of its run.
 #include "spillway/checkpoint.h"
 
+#include <errno.h>
 #include <math.h>
+#include <spawn.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "hf/hf.h"
@@ -205,11 +208,60 @@ sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *option
 
 /* ---- ONNX ---- */
 
-static struct sw_engine_onnx onnx_options(const struct sw_onnx_options *o)
+/* An export, and the file of random batches that verifies it. */
+struct onnx_job {
+    struct sw_engine_onnx to;
+    struct sw_onnx_summary summary;
+    char case_path[4096]; /* "" = none */
+};
+
+static void begin_onnx(const struct sw_onnx_options *o, struct onnx_job *job)
 {
-    return (struct sw_engine_onnx){.folder = o->folder,
-                                   .dtype = o->dtype < 0 ? SW_F32 : (enum sw_dtype)o->dtype,
-                                   .opset = o->opset > 0 ? o->opset : SW_ONNX_OPSET};
+    *job = (struct onnx_job){.to = {.folder = o->folder,
+                                    .dtype = o->dtype < 0 ? SW_F32 : (enum sw_dtype)o->dtype,
+                                    .opset = o->opset > 0 ? o->opset : SW_ONNX_OPSET}};
+    if (o->verify) {
+        snprintf(job->case_path, sizeof job->case_path, "%s/.verify.safetensors", o->folder);
+        job->to.case_path = job->case_path;
+    }
+}
+
+/* Runs the script on the case. Its last line says what it found. */
+static sw_status run_script(const struct onnx_job *job, FILE *out)
+{
+    enum { SKIPPED = 77 };
+    const char *within = job->to.dtype == SW_F32   ? "1e-4"
+                         : job->to.dtype == SW_F16 ? "0.05"
+                                                   : "0.5";
+    char script[4096];
+    pid_t pid;
+    int status = -1;
+    if (!sw_share_find("onnx_verify.py", script, sizeof script)) {
+        return SW_FAIL(SW_E_IO, "%s: the script that verifies an export is missing", script);
+    }
+    char *const words[] = {"python3",      script, (char *)job->to.folder, (char *)job->case_path,
+                           (char *)within, NULL};
+    fflush(out);
+    if (posix_spawnp(&pid, words[0], NULL, NULL, words, environ) != 0) {
+        fprintf(out, "not verified: there is no python3 in PATH\n");
+        return SW_OK;
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == SKIPPED)) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_PEER, "%s: ONNX Runtime does not agree with the model that was exported",
+                   job->to.folder);
+}
+
+static sw_status end_onnx(const struct onnx_job *job, sw_status st, FILE *out)
+{
+    st = st < 0 || !*job->case_path ? st : run_script(job, out);
+    if (*job->case_path) {
+        unlink(job->case_path);
+    }
+    return st;
 }
 
 static void print_onnx(const struct sw_engine_onnx *to, const struct sw_onnx_summary *summary,
@@ -227,30 +279,35 @@ static void print_onnx(const struct sw_engine_onnx *to, const struct sw_onnx_sum
 
 static sw_status onnx_checkpoint(const struct sw_onnx_options *o, struct sw_ckpt *ckpt, FILE *out)
 {
-    const struct sw_engine_onnx to = onnx_options(o);
-    struct sw_onnx_summary summary;
+    struct onnx_job job;
     struct sw_str note = {0};
-    SW_TRY(sw_engine_onnx_checkpoint(ckpt, o->model, &to, &summary));
-    SW_TRY(put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder));
-    describe(ckpt, o->best, &note);
-    print_onnx(&to, &summary, sw_str_text(&note), out);
+    begin_onnx(o, &job);
+    sw_status st = sw_engine_onnx_checkpoint(ckpt, o->model, &job.to, &job.summary);
+    st = st < 0 ? st : put_beside(sw_ckpt_path(ckpt), o->tokenizer, o->folder);
+    if (st >= 0) {
+        describe(ckpt, o->best, &note);
+        print_onnx(&job.to, &job.summary, sw_str_text(&note), out);
+    }
     sw_str_fini(&note);
-    return SW_OK;
+    return end_onnx(&job, st, out);
 }
 
 /* A folder with a model, or with adapters, is no checkpoint. */
 static sw_status onnx_folder(const struct sw_onnx_options *o, FILE *out)
 {
-    const struct sw_engine_onnx to = onnx_options(o);
-    struct sw_onnx_summary summary;
+    struct onnx_job job;
     if (o->best) {
         return SW_FAIL(SW_E_ARG, "--best chooses among checkpoints, and %s is a model", o->path);
     }
-    SW_TRY(is_adapter(o->path) ? sw_engine_onnx_adapter(o->path, o->model, &to, &summary)
-                               : sw_engine_onnx_folder(o->path, &to, &summary));
-    SW_TRY(put_tokenizer(o->tokenizer, o->folder));
-    print_onnx(&to, &summary, o->path, out);
-    return SW_OK;
+    begin_onnx(o, &job);
+    sw_status st = is_adapter(o->path)
+                       ? sw_engine_onnx_adapter(o->path, o->model, &job.to, &job.summary)
+                       : sw_engine_onnx_folder(o->path, &job.to, &job.summary);
+    st = st < 0 ? st : put_tokenizer(o->tokenizer, o->folder);
+    if (st >= 0) {
+        print_onnx(&job.to, &job.summary, o->path, out);
+    }
+    return end_onnx(&job, st, out);
 }
 
 static bool is_model(const char *path)

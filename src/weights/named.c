@@ -31,8 +31,9 @@ static sw_status fetch_folder(const struct sw_weights *w, const char *name,
     SW_TRY(sw_weights_check_floats(tensor));
     SW_TRY(check_shape(tensor->file, tensor->name, &tensor->shape, shape));
     SW_TRY(sw_safetensor_check(tensor));
-    sw_convert(SW_F32, out, tensor->dtype,
-               (const char *)tensor->data + (size_t)first * sw_dtype_bytes(tensor->dtype), n);
+    const size_t bytes = sw_dtype_bytes(tensor->dtype);
+    sw_convert(SW_F32, out, tensor->dtype, (const char *)tensor->data + (size_t)first * bytes, n);
+    sw_safetensor_release(tensor, (size_t)first * bytes, (size_t)n * bytes);
     return SW_OK;
 }
 
@@ -69,6 +70,26 @@ sw_status sw_named_values_fetch(void *values, const char *name, const struct sw_
     return v->merge    ? fetch_merged(v->merge, name, shape, first, n, out)
            : v->folder ? fetch_folder(v->folder, name, shape, first, n, out)
                        : fetch_checkpoint(v->ckpt, name, shape, first, n, out);
+}
+
+sw_status sw_weights_take_given(struct sw_weights *w)
+{
+    enum { TAKEN_ELEMS = SW_WEIGHTS_SCRATCH / 2 };
+    float *piece = sw_alloc("engine", TAKEN_ELEMS * sizeof *piece);
+    SW_TRY_ALLOC(piece, "weights");
+    sw_status st = SW_OK;
+    for (int32_t i = 0; i < w->params.n && st >= 0; i++) {
+        const struct sw_parameter *param = &w->params.items[i];
+        const struct sw_shape *shape = &param->work->layout.whole;
+        const int64_t elems = sw_shape_elems(shape);
+        for (int64_t at = 0; at < elems && st >= 0; at += TAKEN_ELEMS) {
+            const int64_t n = sw_min_i64(TAKEN_ELEMS, elems - at);
+            st = sw_named_values_fetch(w->given, param->work->name, shape, at, n, piece);
+            st = st < 0 ? st : sw_weights_set(w, param, at, n, piece);
+        }
+    }
+    sw_free(piece);
+    return st;
 }
 
 /* ---- checkpoints ---- */

@@ -43,6 +43,7 @@ struct sw_parameters {
 };
 
 struct sw_adapters; /* weights/private.h */
+struct sw_named_values;
 
 enum { SW_WEIGHTS_SCRATCH = 1 << 16 };
 
@@ -55,9 +56,10 @@ struct sw_weights {
     uint64_t seed;                /* of initial values */
 
     struct sw_model_source source;
-    struct sw_model *model;     /* NULL for a user's own forward */
-    struct sw_adapters *lora;   /* NULL = the whole model is trained */
-    const struct sw_plan *plan; /* borrowed from sw_weights_index on */
+    struct sw_named_values *given; /* values instead of a folder's or drawn ones; NULL = none */
+    struct sw_model *model;        /* NULL for a user's own forward */
+    struct sw_adapters *lora;      /* NULL = the whole model is trained */
+    const struct sw_plan *plan;    /* borrowed from sw_weights_index on */
     struct sw_parameters params;
 };
 
@@ -83,6 +85,8 @@ sw_status sw_weights_zero_states(struct sw_weights *w);
 /* Reads the folder, or draws the initial values. */
 sw_status sw_weights_read_folder(struct sw_weights *w);
 sw_status sw_weights_draw(struct sw_weights *w);
+/* Takes the values that are given by name. */
+sw_status sw_weights_take_given(struct sw_weights *w);
 /* Loads the values of the adapter, if there is one, over the base's weights. */
 sw_status sw_weights_read_adapter(struct sw_weights *w);
 /* Closes the folder of the model. */

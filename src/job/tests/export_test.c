@@ -284,6 +284,42 @@ static void onnx_files_beside_weights_are_refused(void **state)
     assert_non_null(strstr(sw_error_message(), "has weights of a model; name another folder"));
 }
 
+/* Puts a python3 in front of PATH that keeps the case and ends with a status. */
+static void put_python(int status)
+{
+    char text[600], path[600];
+    snprintf(text, sizeof text, "#!/bin/sh\ncp \"$3\" %s\nexit %d\n", test_at("kept.safetensors"),
+             status);
+    sw_mkdirs(test_at("python"));
+    test_put("python/python3", text);
+    assert_int_equal(chmod(test_at("python/python3"), 0755), 0);
+    snprintf(path, sizeof path, "%s:/usr/bin:/bin", test_at("python"));
+    setenv("PATH", path, 1);
+}
+
+static void an_export_is_verified_where_there_is_onnx_runtime(void **state)
+{
+    (void)state;
+    enum { AGREES = 0, DIFFERS = 1, NO_PACKAGE = 77 };
+    static const int statuses[] = {AGREES, DIFFERS, NO_PACKAGE};
+    char *old = sw_strdup("test", getenv("PATH"));
+    for (size_t i = 0; i < SW_LEN(statuses); i++) {
+        const struct sw_onnx_options o = {
+            .path = test_at("base"), .folder = test_at("verified"), .dtype = -1, .verify = true};
+        test_remove(test_at("kept.safetensors"));
+        put_python(statuses[i]);
+        assert_int_equal(sw_export_onnx(&o, quiet), statuses[i] == DIFFERS ? SW_E_PEER : SW_OK);
+        assert_int_equal(access(test_at("kept.safetensors"), F_OK), 0);
+        assert_int_equal(access(test_at("verified/.verify.safetensors"), F_OK), -1);
+    }
+    setenv("PATH", test_at("nothing"), 1);
+    const struct sw_onnx_options o = {
+        .path = test_at("base"), .folder = test_at("verified"), .dtype = -1, .verify = true};
+    assert_int_equal(sw_export_onnx(&o, quiet), SW_OK);
+    setenv("PATH", old, 1);
+    sw_free(old);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_damaged_is_not_exported),
     cmocka_unit_test(a_killed_export_is_repeated),
@@ -293,6 +329,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(onnx_files_are_the_same_from_a_run_and_from_its_folder),
     cmocka_unit_test(onnx_files_of_adapters_are_those_of_the_merged_model),
     cmocka_unit_test(onnx_files_beside_weights_are_refused),
+    cmocka_unit_test(an_export_is_verified_where_there_is_onnx_runtime),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_runs,
