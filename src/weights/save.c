@@ -401,35 +401,54 @@ int sw_weights_saved_size(const struct sw_ckpt *ckpt, const char *axis)
                : 1;
 }
 
-/* The scales of 8-bit codes of this run; NULL = the item has no codes. */
-static const struct sw_persistent *scales_of(const struct tensors *t, const struct item *item)
+/* 8-bit moments: the codes and the scales of the item's parameter and moment; NULL = it is neither. */
+struct coded {
+    const struct sw_persistent *codes, *scales;
+};
+
+static struct coded coded_of(const struct tensors *t, const struct item *item)
 {
-    enum sw_codes codes;
-    const enum sw_state_kind kind = sw_state_scales(item->held->state, &codes);
-    for (int64_t i = 0; !item->param && item->held->dtype == SW_U8 && i < t->n_items; i++) {
-        if (t->items[i].held->state == kind && strcmp(t->items[i].name, item->name) == 0) {
-            return t->items[i].held;
+    const struct sw_persistent *mine = item->held;
+    struct coded out = {NULL, NULL};
+    enum sw_codes kind;
+    for (int64_t i = 0; !item->param && i < t->n_items; i++) {
+        const struct sw_persistent *other = t->items[i].held;
+        if (t->items[i].param || strcmp(t->items[i].name, item->name) != 0) {
+            continue;
+        }
+        if (mine->dtype == SW_U8 && other->state == sw_state_scales(mine->state, &kind)) {
+            out = (struct coded){mine, other};
+        } else if (other->dtype == SW_U8 && mine->state == sw_state_scales(other->state, &kind)) {
+            out = (struct coded){other, mine};
         }
     }
-    return NULL;
+    return out;
 }
 
-/* Loads item i. Scales that are encoded again come with their codes. */
+/* Number of parts in which so many ranks of the tensor axis have the codes. */
+static int count_parts(const struct sw_persistent *codes, int ranks)
+{
+    const struct sw_tensor_split *split = &codes->layout.split;
+    return split->n_groups > 0 ? ranks / sw_split_sharing(split, ranks) : 1;
+}
+
+/* Loads item i. If runs of the checkpoint's parts are others, codes are encoded again, and scales
+ * come with them. */
 static sw_status load_one(struct sw_weights *w, const struct tensors *t, int64_t i,
                           struct sw_ckpt *ckpt, float *piece, int64_t piece_elems)
 {
     const struct item *item = &t->items[i];
+    const struct coded coded = coded_of(t, item);
     const int ranks = sw_weights_saved_size(ckpt, "tensor");
-    const int64_t at = sw_ckpt_find(ckpt, item->name, item->kind);
-    const struct sw_persistent *scales = scales_of(t, item);
-    const bool is_other = ranks != (int)sw_max_i64(w->config->parallel.tensor, 1);
-    if (is_other && scales && at >= 0 && sw_ckpt_entry(ckpt, at)->dtype == SW_U8) {
-        return sw_weights_recode(w, ckpt, item->held, scales, ranks);
+    const int64_t at =
+        coded.codes ? sw_ckpt_find(ckpt, item->name, sw_state_infos[coded.codes->state].name) : -1;
+    if (at < 0 || sw_ckpt_entry(ckpt, at)->dtype != SW_U8 ||
+        count_parts(coded.codes, ranks) ==
+            count_parts(coded.codes, (int)sw_max_i64(w->config->parallel.tensor, 1))) {
+        return load_item(w, item, ckpt, piece, piece_elems);
     }
-    if (is_other && !item->param && sw_state_infos[item->held->state].of == SW_STATE_OF_RUNS) {
-        return SW_OK;
-    }
-    return load_item(w, item, ckpt, piece, piece_elems);
+    return item->held == coded.codes ? sw_weights_recode(w, ckpt, coded.codes, coded.scales, ranks)
+                                     : SW_OK;
 }
 
 static sw_status load_tensors(struct sw_weights *w, struct sw_ckpt *ckpt)
