@@ -29,7 +29,8 @@ if(SPILLWAY_GPU_EMULATION)
     endif()
     foreach(warp IN LISTS SPILLWAY_EMU_WARPS)
         set(target spillway_emu${warp}_module)
-        add_library(${target} MODULE ${gpu_kernels} "${gpu_root}/emu.cc" "${gpu_root}/emu_module.cc")
+        add_library(${target} MODULE ${gpu_kernels} "${gpu_root}/emu.cc"
+            "${gpu_root}/emu_graph.cc" "${gpu_root}/emu_module.cc")
         set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME spillway_emu${warp}
             LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}" CXX_VISIBILITY_PRESET hidden)
         target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/src")

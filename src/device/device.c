@@ -242,6 +242,45 @@ sw_status sw_device_exchange(struct sw_device *dev, struct sw_stream_queue *on, 
     return SW_OK;
 }
 
+sw_status sw_device_capture_begin(struct sw_device *dev, struct sw_stream_queue *on)
+{
+    if (!dev->capture || !on) {
+        return SW_FAIL(SW_E_UNSUP, "device %s cannot capture: %s", dev->ops->name,
+                       !on               ? "there is no stream"
+                       : dev->no_capture ? dev->no_capture
+                                         : "it has no graphs");
+    }
+    SW_TRY(dev->capture->begin(dev, on));
+    return SW_OK;
+}
+
+sw_status sw_device_capture_end(struct sw_device *dev, struct sw_stream_queue *on,
+                                struct sw_captured **out)
+{
+    SW_TRY(dev->capture->end(dev, on, out));
+    return SW_OK;
+}
+
+sw_status sw_device_replay(struct sw_device *dev, struct sw_stream_queue *on,
+                           struct sw_captured *captured)
+{
+    if (!dev->capture || !on || !captured) {
+        return SW_FAIL(SW_E_ARG, "device %s: replay without %s", dev->ops->name,
+                       !dev->capture ? "graphs"
+                       : !on         ? "a stream"
+                                     : "captured work");
+    }
+    SW_TRY(dev->capture->replay(dev, on, captured));
+    return SW_OK;
+}
+
+void sw_device_captured_close(struct sw_device *dev, struct sw_captured *captured)
+{
+    if (captured) {
+        dev->capture->close(dev, captured);
+    }
+}
+
 void sw_device_query(struct sw_device *dev, const struct sw_op_desc *desc,
                      struct sw_kernel_info *out)
 {

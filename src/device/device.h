@@ -160,9 +160,32 @@ struct sw_ccl_ops {
     sw_status (*busy)(struct sw_device *dev, struct sw_stream_queue *on, bool *out);
 };
 
+/* ---- captured work: CUDA and HIP graphs ---- */
+
+/* Work that was recorded once, and is queued as one. It has the addresses of its operands; what is
+ * at them, scalars included, is read when it runs. Base class. */
+struct sw_captured {
+    int n_launches; /* kernels, products, fills and copies in it */
+};
+
+struct sw_capture_ops {
+    /* Work queued on `on` is recorded from here on, and does not run. Only kernels, fills, copies
+     * and sums may be queued; anything else fails, and so does `end` then. */
+    sw_status (*begin)(struct sw_device *dev, struct sw_stream_queue *on);
+    /* By the thread that began. out NULL = drops what was recorded */
+    sw_status (*end)(struct sw_device *dev, struct sw_stream_queue *on, struct sw_captured **out);
+    sw_status (*replay)(struct sw_device *dev, struct sw_stream_queue *on,
+                        struct sw_captured *captured);
+    /* No queued work may be of it. NULL is a no-op. Kernels that it has are released later. */
+    void (*close)(struct sw_device *dev, struct sw_captured *captured);
+};
+
 struct sw_device { /* base class: first member of every implementation */
     const struct sw_device_ops *ops;
-    const struct sw_ccl_ops *ccl; /* NULL = the device has no such library */
+    const struct sw_ccl_ops *ccl;         /* NULL = the device has no such library */
+    const struct sw_capture_ops *capture; /* NULL = nothing can be captured */
+    /* Why not, for a device of a kind on which it can: "the driver has ..". NULL otherwise. */
+    const char *no_capture;
     /* Device memory that the library takes for a communicator, as far as is known. */
     size_t ccl_bytes;
     unsigned caps;
@@ -242,6 +265,13 @@ sw_status sw_device_add_slices(struct sw_device *dev, struct sw_stream_queue *on
                                const struct sw_slice_sum *sum);
 sw_status sw_device_add_words(struct sw_device *dev, struct sw_stream_queue *on, int64_t *out,
                               const int64_t *words, int64_t n_sets, int64_t n);
+/* A device that has sw_capture_ops, as in the slots. */
+sw_status sw_device_capture_begin(struct sw_device *dev, struct sw_stream_queue *on);
+sw_status sw_device_capture_end(struct sw_device *dev, struct sw_stream_queue *on,
+                                struct sw_captured **out);
+sw_status sw_device_replay(struct sw_device *dev, struct sw_stream_queue *on,
+                           struct sw_captured *captured);
+void sw_device_captured_close(struct sw_device *dev, struct sw_captured *captured);
 /* A device that has sw_ccl_ops. */
 sw_status sw_device_exchange(struct sw_device *dev, struct sw_stream_queue *on, struct sw_ccl *ccl,
                              const struct sw_ccl_op *ops, int n);

@@ -143,6 +143,11 @@ sw_status sw_gpu_stream(struct gpu_device *dev, struct sw_stream_queue *on, void
     return SW_OK;
 }
 
+void *sw_gpu_raw_stream(const struct sw_stream_queue *on)
+{
+    return on->stream;
+}
+
 static sw_status stream_wait(struct sw_device *super, struct sw_stream_queue *on)
 {
     struct gpu_device *dev = sw_gpu_of(super);
@@ -556,6 +561,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     dev->super.ops = &gpu_ops;
     dev->super.ccl_bytes = sw_gpu_ccl_bytes(dev);
     dev->super.ccl = dev->super.ccl_bytes > 0 ? &sw_gpu_ccl : NULL;
+    sw_gpu_find_capture(dev);
     dev->super.staging_bytes = GPU_STAGING_BYTES;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;

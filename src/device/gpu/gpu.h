@@ -21,7 +21,7 @@ struct gpu_device {
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
     struct gpu_products *products;
     struct nccl_library *nccl; /* NULL until it is asked for */
-    char kernel_set[256], what[256];
+    char kernel_set[256], what[256], no_capture[128];
 };
 
 static inline struct gpu_device *sw_gpu_of(struct sw_device *dev)
@@ -33,6 +33,12 @@ static inline struct gpu_device *sw_gpu_of(struct sw_device *dev)
 sw_status sw_gpu_failed(const struct gpu_device *dev, int code, const char *doing);
 /* Launches batched ops; returns the vendor's stream. */
 sw_status sw_gpu_stream(struct gpu_device *dev, struct sw_stream_queue *on, void **out);
+void *sw_gpu_raw_stream(const struct sw_stream_queue *on); /* launches nothing */
+
+/* ---- capture.c ---- */
+extern const struct sw_capture_ops sw_gpu_capture;
+/* Sets `capture` of the device, or `no_capture`, by its driver. */
+void sw_gpu_find_capture(struct gpu_device *dev);
 
 /* ---- ccl.c ---- */
 extern const struct sw_ccl_ops sw_gpu_ccl;

@@ -23,7 +23,8 @@ enum command_kind {
     COMMAND_LAUNCH,
     COMMAND_SIGNAL,
     COMMAND_AWAIT,
-    COMMAND_EXCHANGE
+    COMMAND_EXCHANGE,
+    COMMAND_REPLAY
 };
 
 /* Staging memory: small, so that transfers take many pieces, of 4 KiB at the disk. Around another
@@ -47,14 +48,27 @@ struct command {
     struct sw_ccl *ccl;
     struct sw_ccl_op *ops; /* [n], owned */
     bool begun;            /* the library has the exchange */
+    struct captured *captured;
+};
+
+struct commands {
+    struct command *at;
+    size_t n, cap;
+};
+
+struct captured {
+    struct sw_captured super;
+    struct sw_captured *inner; /* NULL while it is recorded */
+    struct commands recorded;
 };
 
 struct sw_stream_queue {
     struct sw_stream_queue *next;
     struct sw_stream_queue *inner; /* exchanges of the inner device; NULL = none so far */
     uint64_t n_done;               /* commands run since the queue was opened */
-    struct command *commands;
-    size_t head, n, cap; /* queued commands: commands[head .. n-1] */
+    size_t head;                   /* queued commands: queued.at[head .. queued.n-1] */
+    struct commands queued;
+    struct captured *recording; /* work goes there instead; NULL = the queue is not captured */
 };
 
 struct sw_timeline {
@@ -130,20 +144,23 @@ static sw_status run_command(struct mock *m, const struct command *c)
     case COMMAND_EXCHANGE: /* already done */
         sw_free(c->ops);
         break;
+    case COMMAND_REPLAY:
+        SW_TRY(sw_device_replay(m->inner, m->inner_stream, c->captured->inner));
+        break;
     }
     return SW_OK;
 }
 
 static bool is_empty(const struct sw_stream_queue *stream)
 {
-    return stream->head == stream->n;
+    return stream->head == stream->queued.n;
 }
 
 /* True if the first command of a queue waits for a counter, or is an exchange that other ranks have
  * not finished. */
 static bool is_blocked(struct mock *m, struct sw_stream_queue *stream)
 {
-    const struct command *first = &stream->commands[stream->head];
+    const struct command *first = &stream->queued.at[stream->head];
     bool busy = false;
     if (first->kind == COMMAND_EXCHANGE && first->begun && stream->inner) {
         return m->inner->ccl->busy(m->inner, stream->inner, &busy) >= 0 && busy;
@@ -167,14 +184,14 @@ static sw_status begin_exchange(struct mock *m, struct sw_stream_queue *stream,
  * only begun at first. */
 static sw_status run_first(struct mock *m, struct sw_stream_queue *stream)
 {
-    if (stream->commands[stream->head].kind == COMMAND_EXCHANGE &&
-        !stream->commands[stream->head].begun) {
-        return begin_exchange(m, stream, &stream->commands[stream->head]);
+    if (stream->queued.at[stream->head].kind == COMMAND_EXCHANGE &&
+        !stream->queued.at[stream->head].begun) {
+        return begin_exchange(m, stream, &stream->queued.at[stream->head]);
     }
-    const struct command first = stream->commands[stream->head++];
+    const struct command first = stream->queued.at[stream->head++];
     stream->n_done++;
     if (is_empty(stream)) {
-        stream->head = stream->n = 0;
+        stream->head = stream->queued.n = 0;
     }
     return run_command(m, &first);
 }
@@ -201,8 +218,8 @@ static struct sw_stream_queue *find_signal(struct mock *m, const struct sw_timel
 {
     struct sw_stream_queue *stream = timeline->n_queued > 0 ? m->streams : NULL;
     for (; stream; stream = stream->next) {
-        for (size_t i = stream->head; i < stream->n; i++) {
-            const struct command *c = &stream->commands[i];
+        for (size_t i = stream->head; i < stream->queued.n; i++) {
+            const struct command *c = &stream->queued.at[i];
             if (c->kind == COMMAND_SIGNAL && c->timeline == timeline && c->value >= value) {
                 *position = stream->n_done + (i - stream->head) + 1;
                 return stream;
@@ -224,11 +241,11 @@ static struct sw_stream_queue *find_runnable(struct mock *m, const struct sw_tim
         if (!stream || !is_blocked(m, stream)) {
             return stream;
         }
-        if (stream->commands[stream->head].kind == COMMAND_EXCHANGE) {
+        if (stream->queued.at[stream->head].kind == COMMAND_EXCHANGE) {
             return NULL;
         }
-        timeline = stream->commands[stream->head].timeline;
-        value = stream->commands[stream->head].value;
+        timeline = stream->queued.at[stream->head].timeline;
+        value = stream->queued.at[stream->head].value;
     }
     return NULL;
 }
@@ -236,7 +253,7 @@ static struct sw_stream_queue *find_runnable(struct mock *m, const struct sw_tim
 static bool has_exchange(const struct mock *m)
 {
     const struct sw_stream_queue *stream = m->streams;
-    while (stream && (is_empty(stream) || !stream->commands[stream->head].begun)) {
+    while (stream && (is_empty(stream) || !stream->queued.at[stream->head].begun)) {
         stream = stream->next;
     }
     return stream != NULL;
@@ -281,7 +298,7 @@ static sw_status run_until(struct mock *m, struct sw_stream_queue *stream, uint6
 {
     while (stream->n_done < position) {
         if (is_blocked(m, stream)) {
-            const struct command first = stream->commands[stream->head];
+            const struct command first = stream->queued.at[stream->head];
             SW_TRY(first.kind == COMMAND_EXCHANGE ? wait_for_others(m)
                                                   : bring(m, first.timeline, first.value));
         } else {
@@ -301,16 +318,33 @@ static void reap_when_idle(struct mock *m)
     sw_mock_memory_reap(&m->memory);
 }
 
+static sw_status append(struct commands *to, const struct command *command)
+{
+    if (to->n == to->cap) {
+        const size_t cap = to->cap ? to->cap * 2 : 64;
+        struct command *grown = sw_realloc("device", to->at, cap * sizeof *grown);
+        SW_TRY_ALLOC(grown, "a queue of the mock device");
+        to->at = grown;
+        to->cap = cap;
+    }
+    to->at[to->n++] = *command;
+    return SW_OK;
+}
+
+static bool is_capturable(const struct command *command)
+{
+    return command->kind <= COMMAND_LAUNCH;
+}
+
 static sw_status push(struct mock *m, struct sw_stream_queue *stream, const struct command *command)
 {
-    if (stream->n == stream->cap) {
-        const size_t cap = stream->cap ? stream->cap * 2 : 64;
-        struct command *grown = sw_realloc("device", stream->commands, cap * sizeof *grown);
-        SW_TRY_ALLOC(grown, "a queue of the mock device");
-        stream->commands = grown;
-        stream->cap = cap;
+    if (stream->recording) {
+        return is_capturable(command)
+                   ? append(&stream->recording->recorded, command)
+                   : SW_FAIL(SW_E_ARG, "device mock: only kernels, copies, fills and sums can be "
+                                       "captured");
     }
-    stream->commands[stream->n++] = *command;
+    SW_TRY(append(&stream->queued, command));
     if (command->kind == COMMAND_SIGNAL) {
         command->timeline->n_queued++;
         pthread_cond_broadcast(&m->changed);
@@ -320,7 +354,7 @@ static sw_status push(struct mock *m, struct sw_stream_queue *stream, const stru
 
 static uint64_t position_now(const struct sw_stream_queue *stream)
 {
-    return stream->n_done + (stream->n - stream->head);
+    return stream->n_done + (stream->queued.n - stream->head);
 }
 
 static sw_status stream_open(struct sw_device *dev, struct sw_stream_queue **out)
@@ -340,7 +374,9 @@ static sw_status stream_wait(struct sw_device *dev, struct sw_stream_queue *stre
 {
     struct mock *m = mock_of(dev);
     pthread_mutex_lock(&m->lock);
-    sw_status st = run_until(m, stream, position_now(stream));
+    sw_status st = stream->recording
+                       ? SW_FAIL(SW_E_ARG, "device mock: a wait for a stream that is captured")
+                       : run_until(m, stream, position_now(stream));
     st = st < 0 ? st : settle(m);
     reap_when_idle(m);
     pthread_mutex_unlock(&m->lock);
@@ -366,7 +402,7 @@ static void stream_close(struct sw_device *dev, struct sw_stream_queue *stream)
     if (stream->inner) {
         m->inner->ops->stream_close(m->inner, stream->inner);
     }
-    sw_free(stream->commands);
+    sw_free(stream->queued.at);
     sw_free(stream);
 }
 
@@ -604,6 +640,112 @@ static const struct sw_ccl_ops mock_ccl = {
     .exchange = ccl_exchange,
 };
 
+/* ---- captured work ---- */
+
+static sw_status capture_begin(struct sw_device *dev, struct sw_stream_queue *on)
+{
+    struct mock *m = mock_of(dev);
+    struct captured *captured = sw_alloc_zero("device", 1, sizeof *captured);
+    SW_TRY_ALLOC(captured, "captured work");
+    pthread_mutex_lock(&m->lock);
+    const bool twice = on->recording != NULL;
+    on->recording = twice ? on->recording : captured;
+    pthread_mutex_unlock(&m->lock);
+    if (twice) {
+        sw_free(captured);
+        return SW_FAIL(SW_E_ARG, "device mock: the stream is captured already");
+    }
+    return SW_OK;
+}
+
+/* Gives a recorded command to the inner device, which captures. Its own copies and fills run at
+ * once otherwise. */
+static sw_status record_inner(struct mock *m, const struct command *c)
+{
+    switch (c->kind) {
+    case COMMAND_COPY:
+        return sw_device_copy(m->inner, m->inner_stream, c->dst, c->src, c->bytes);
+    case COMMAND_FILL:
+        return sw_device_fill(m->inner, m->inner_stream, c->dst, c->byte, c->bytes);
+    case COMMAND_ADD_SLICES:
+        return sw_device_add_slices(m->inner, m->inner_stream, &c->sum);
+    case COMMAND_ADD_WORDS:
+        return sw_device_add_words(m->inner, m->inner_stream, c->dst, c->src, c->n_sets, c->n);
+    default:
+        return sw_device_launch(m->inner, m->inner_stream, c->kernel->inner, c->in, c->out,
+                                c->workspace, c->scalars);
+    }
+}
+
+static sw_status capture_inner(struct mock *m, struct captured *captured)
+{
+    sw_status st = SW_OK;
+    SW_TRY(settle(m));
+    SW_TRY(sw_device_capture_begin(m->inner, m->inner_stream));
+    for (size_t i = 0; i < captured->recorded.n && st >= 0; i++) {
+        st = record_inner(m, &captured->recorded.at[i]);
+    }
+    if (st < 0) {
+        m->inner->capture->end(m->inner, m->inner_stream, NULL);
+        return st;
+    }
+    SW_TRY(sw_device_capture_end(m->inner, m->inner_stream, &captured->inner));
+    captured->super = *captured->inner;
+    return SW_OK;
+}
+
+static void free_captured(struct mock *m, struct captured *captured)
+{
+    sw_device_captured_close(m->inner, captured->inner);
+    sw_free(captured->recorded.at);
+    sw_free(captured);
+}
+
+static sw_status capture_end(struct sw_device *dev, struct sw_stream_queue *on,
+                             struct sw_captured **out)
+{
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
+    struct captured *captured = on->recording;
+    on->recording = NULL;
+    sw_status st = !captured ? SW_FAIL(SW_E_ARG, "device mock: the stream is not captured")
+                   : out     ? capture_inner(m, captured)
+                             : SW_OK;
+    if (captured && (st < 0 || !out)) {
+        free_captured(m, captured);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (st >= 0 && out) {
+        *out = &captured->super;
+    }
+    return st;
+}
+
+static sw_status capture_replay(struct sw_device *dev, struct sw_stream_queue *on,
+                                struct sw_captured *captured)
+{
+    struct mock *m = mock_of(dev);
+    const struct command command = {.kind = COMMAND_REPLAY,
+                                    .captured = SW_CONTAINER(captured, struct captured, super)};
+    pthread_mutex_lock(&m->lock);
+    return push_resolved(m, on, &command, SW_OK);
+}
+
+static void capture_close(struct sw_device *dev, struct sw_captured *captured)
+{
+    struct mock *m = mock_of(dev);
+    pthread_mutex_lock(&m->lock);
+    free_captured(m, SW_CONTAINER(captured, struct captured, super));
+    pthread_mutex_unlock(&m->lock);
+}
+
+static const struct sw_capture_ops mock_capture = {
+    .begin = capture_begin,
+    .end = capture_end,
+    .replay = capture_replay,
+    .close = capture_close,
+};
+
 /* ---- kernels ---- */
 
 static void query(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out)
@@ -744,6 +886,8 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
     m->super.memory_bytes = m->inner->memory_bytes;
     m->super.ccl = m->inner->ccl ? &mock_ccl : NULL;
     m->super.ccl_bytes = m->inner->ccl_bytes;
+    m->super.capture = m->inner->capture ? &mock_capture : NULL;
+    m->super.no_capture = m->inner->no_capture;
     m->super.what = inner ? inner->what : "mock";
     *out = &m->super;
     return SW_OK;

@@ -364,6 +364,42 @@ sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_cas
     return case_run_many(dev, c, 1, result);
 }
 
+static sw_status replay(struct run *r, const struct op_case *result)
+{
+    struct sw_captured *captured = NULL;
+    SW_TRY(sw_device_fill(r->dev, r->on, r->scalars.mem, 0xff, sizeof result->scalars));
+    SW_TRY(r->dev->ops->stream_wait(r->dev, r->on));
+    SW_TRY(sw_device_capture_begin(r->dev, r->on));
+    sw_status st = sw_device_launch(r->dev, r->on, r->kernel, r->at_in, r->at_out, r->workspace.mem,
+                                    r->scalars.mem);
+    const sw_status ended = sw_device_capture_end(r->dev, r->on, st < 0 ? NULL : &captured);
+    st = st < 0 ? st : ended;
+    st = st < 0 ? st
+                : case_to_device(r->dev, r->on, r->scalars.mem, result->scalars,
+                                 sizeof result->scalars);
+    st = st < 0 ? st : sw_device_replay(r->dev, r->on, captured);
+    st = st < 0 ? st : r->dev->ops->stream_wait(r->dev, r->on);
+    sw_device_captured_close(r->dev, captured);
+    return st;
+}
+
+sw_status case_run_captured(struct sw_device *dev, const struct op_case *c, struct op_case *result)
+{
+    struct run r = {.dev = dev};
+    *result = *c;
+    for (int i = 0; i < SW_MAX_INPUTS; i++) {
+        result->in[i].view.data = NULL;
+    }
+    SW_TRY(dev->ops->stream_open(dev, &r.on));
+    sw_status st = place_all(&r, c, result);
+    st = st < 0 ? st : replay(&r, result);
+    st = st < 0 ? st : fetch(&r, c, result);
+    const sw_status closed = close_run(&r);
+    st = st < 0 ? st : closed;
+    dev->ops->stream_close(dev, r.on);
+    return st;
+}
+
 /* An operand of c by its number: inputs first, then outputs. The bytes are c's or its result's. */
 static struct case_tensor numbered(const struct op_case *c, const struct op_case *result,
                                    sw_value number)

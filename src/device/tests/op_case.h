@@ -51,6 +51,9 @@ sw_status case_run(struct sw_device *dev, const struct op_case *c, struct op_cas
 enum { CASES_AT_ONCE = 128 };
 sw_status case_run_many(struct sw_device *dev, const struct op_case *c, int n,
                         struct op_case *result);
+/* Runs the case by a graph (dev->capture). It is captured while its scalars are NaN; they come
+ * before it is replayed. */
+sw_status case_run_captured(struct sw_device *dev, const struct op_case *c, struct op_case *result);
 
 /* For a joined op (`apart` of its row): recomputes some outputs with the op that makes them from
  * the other outputs in `result`. SW_E_ARG if the bits differ. Other ops pass. */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device/gpu/module/emu_stream.h"
+#include "device/gpu/module/emu_graph.h"
 #include "device/gpu/module/registry.h"
 #include "device/gpu/module/tables.h"
 
@@ -18,7 +18,7 @@ static pthread_mutex_t lock =
 
 static void describe(int code, char *text, size_t cap)
 {
-    snprintf(text, cap, "%s", code == 2 ? "out of memory" : "invalid argument");
+    snprintf(text, cap, "%s", emu_describe(code));
 }
 
 static int count(int *n_devices)
@@ -35,6 +35,9 @@ static int facts(int device, struct sw_gpu_facts *out)
     out->n_processors = 4;
     out->warp = SW_WARP;
     out->shared_max = 64 << 10;
+    /* 1: a driver that is too old for graphs */
+    const char *driver = getenv("SPILLWAY_STANDIN_DRIVER");
+    out->driver = out->runtime = driver ? atoi(driver) : 2;
     return 0;
 }
 
@@ -55,8 +58,12 @@ static int alloc(int device, size_t bytes, void **out)
 {
     (void)device;
     *out = NULL;
+    const int code = emu_forbid_here();
+    if (code != 0) {
+        return code;
+    }
     if (bytes > (size_t)1 << 46 || posix_memalign(out, 4096, bytes) != 0) {
-        return 2;
+        return EMU_NO_MEMORY;
     }
     memset(*out, 0xff, bytes); /* NaN in every float type */
     return 0;
@@ -66,7 +73,7 @@ static int release(int device, void *mem)
 {
     (void)device;
     free(mem);
-    return 0;
+    return emu_forbid_here();
 }
 
 static int stream_open(int device, void **out)
@@ -74,13 +81,17 @@ static int stream_open(int device, void **out)
     (void)device;
     struct emu_stream *made = (struct emu_stream *)calloc(1, sizeof *made);
     *out = made;
-    return made ? 0 : 2;
+    return made ? 0 : (int)EMU_NO_MEMORY;
 }
 
 static int stream_busy(int device, void *stream, int *busy)
 {
     struct emu_stream *s = (struct emu_stream *)stream;
     (void)device;
+    const int code = emu_forbid(s);
+    if (code != 0) {
+        return code;
+    }
     *busy = s->poll && s->poll(s->work);
     if (!*busy) {
         s->poll = nullptr;
@@ -90,11 +101,11 @@ static int stream_busy(int device, void *stream, int *busy)
 
 static int stream_wait(int device, void *stream)
 {
-    int busy = 1;
-    while (stream_busy(device, stream, &busy) == 0 && busy) {
+    int busy = 1, code;
+    while ((code = stream_busy(device, stream, &busy)) == 0 && busy) {
         sched_yield();
     }
-    return 0;
+    return code;
 }
 
 static int stream_close(int device, void *stream)
@@ -104,57 +115,124 @@ static int stream_close(int device, void *stream)
     return 0;
 }
 
+/* Runs work now, or records it. */
+static int queue(void *stream, int (*run)(void *args), void *args, size_t bytes)
+{
+    struct emu_stream *s = (struct emu_stream *)stream;
+    return s->record ? s->record(s, run, args, bytes) : run(args);
+}
+
+struct moved {
+    void *dst;
+    const void *src;
+    size_t bytes;
+    int byte;
+};
+
+static int run_copy(void *args)
+{
+    const struct moved *m = (const struct moved *)args;
+    memmove(m->dst, m->src, m->bytes);
+    return 0;
+}
+
+static int run_fill(void *args)
+{
+    const struct moved *m = (const struct moved *)args;
+    memset(m->dst, m->byte, m->bytes);
+    return 0;
+}
+
 static int copy(int device, void *stream, void *dst, const void *src, size_t bytes)
 {
     (void)device;
-    (void)stream;
-    memmove(dst, src, bytes);
-    return 0;
+    struct moved moved = {dst, src, bytes, 0};
+    return queue(stream, run_copy, &moved, sizeof moved);
 }
 
 static int fill(int device, void *stream, void *dst, int byte, size_t bytes)
 {
     (void)device;
-    (void)stream;
-    memset(dst, byte, bytes);
-    return 0;
+    struct moved moved = {dst, nullptr, bytes, byte};
+    return queue(stream, run_fill, &moved, sizeof moved);
 }
 
 static int signal_word(int device, void *stream, uint64_t *word, uint64_t value)
 {
     (void)device;
-    (void)stream;
-    __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
-    return 0;
+    const int code = emu_forbid((struct emu_stream *)stream);
+    if (code == 0) {
+        __atomic_store_n(word, value, __ATOMIC_SEQ_CST);
+    }
+    return code;
 }
 
 static int await_word(int device, void *stream, const uint64_t *word, uint64_t value)
 {
     (void)device;
-    (void)stream;
-    while (__atomic_load_n(word, __ATOMIC_SEQ_CST) < value) {
+    const int code = emu_forbid((struct emu_stream *)stream);
+    while (code == 0 && __atomic_load_n(word, __ATOMIC_SEQ_CST) < value) {
         sched_yield();
     }
+    return code;
+}
+
+/* CUDA passes no more by value. */
+enum { MOST_ARGS = 4096 };
+
+struct queued {
+    struct emu_launch launch;
+    alignas(16) unsigned char args[MOST_ARGS];
+};
+
+static int run_launch(void *args)
+{
+    struct queued *queued = (struct queued *)args;
+    queued->launch.args = queued->args; /* of this copy */
+    pthread_mutex_lock(&lock);
+    emu_run(&queued->launch);
+    pthread_mutex_unlock(&lock);
     return 0;
 }
 
 static int launch(int device, void *stream, const struct sw_gpu_kernel *kernel,
                   enum sw_gpu_type type, const struct sw_gpu_launch *what)
 {
-    (void)stream;
-    const struct emu_launch run = {
+    struct queued run;
+    if (kernel->args_bytes > sizeof run.args) {
+        return EMU_INVALID;
+    }
+    run.launch = {
         .name = kernel->name,
         .call = (void (*)(const void *))kernel->entry[type],
-        .args = what->args,
+        .args = nullptr,
         .n_threads = kernel->n_threads,
         .grid = {what->grid[0], what->grid[1], what->grid[2]},
         .shared = what->shared,
         .reversed = device == 1,
     };
-    pthread_mutex_lock(&lock);
-    emu_run(&run);
-    pthread_mutex_unlock(&lock);
-    return 0;
+    memcpy(run.args, what->args, kernel->args_bytes);
+    return queue(stream, run_launch, &run, offsetof(struct queued, args) + kernel->args_bytes);
+}
+
+static int capture_begin(int device, void *stream)
+{
+    return emu_capture_begin(device, (struct emu_stream *)stream);
+}
+
+static int capture_end(int device, void *stream, void **graph, int *n_nodes)
+{
+    return emu_capture_end(device, (struct emu_stream *)stream, graph, n_nodes);
+}
+
+static int replay(int device, void *stream, void *graph)
+{
+    return emu_replay(device, (struct emu_stream *)stream, graph);
+}
+
+static int graph_release(int device, void *graph)
+{
+    return emu_graph_release(device, graph);
 }
 
 #define SW_TEXT_OF(x) #x
@@ -189,4 +267,8 @@ const struct sw_gpu_module sw_gpu_module = {
     .signal = signal_word,
     .await = await_word,
     .launch = launch,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .replay = replay,
+    .graph_release = graph_release,
 };

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* Incremented by every change of this file, of args.h and of the headers it includes. */
-enum { SW_GPU_ABI = 6 };
+enum { SW_GPU_ABI = 7 };
 
 /* The element type of a kernel instance; PLAIN: the kernel has none. */
 enum sw_gpu_type { SW_GPU_F32, SW_GPU_BF16, SW_GPU_F16, SW_GPU_PLAIN, SW_GPU_N_TYPES };
@@ -85,6 +85,14 @@ struct sw_gpu_module {
     int (*await)(int device, void *stream, const uint64_t *word, uint64_t value);
     int (*launch)(int device, void *stream, const struct sw_gpu_kernel *kernel,
                   enum sw_gpu_type type, const struct sw_gpu_launch *launch);
+    /* Graphs. After capture_begin, work queued on the stream is recorded and does not run; the
+     * calling thread may not allocate, nor wait for the stream, until it has called capture_end.
+     * graph: ready for replay, with that many nodes; NULL = not wanted. A forbidden call fails,
+     * and makes capture_end fail. */
+    int (*capture_begin)(int device, void *stream);
+    int (*capture_end)(int device, void *stream, void **graph, int *n_nodes);
+    int (*replay)(int device, void *stream, void *graph);
+    int (*graph_release)(int device, void *graph);
 };
 
 #ifdef __cplusplus

@@ -135,6 +135,13 @@ static int host_release(int device, void *mem)
     return 0;
 }
 
+static int instantiate(hipGraphExec_t *out, hipGraph_t graph, void *stream)
+{
+    (void)stream;
+    GPU_RETURN_IF(hipGraphInstantiate(out, graph, nullptr, nullptr, 0));
+    return 0;
+}
+
 static int signal_word(int device, void *stream, uint64_t *word, uint64_t value)
 {
     GPU_RETURN_IF(hipSetDevice(device));
@@ -242,6 +249,18 @@ static int host_release(int device, void *mem)
 {
     GPU_RETURN_IF(cudaSetDevice(device));
     GPU_RETURN_IF(cudaFreeHost(mem));
+    return 0;
+}
+
+/* Allocates here what the graph takes on the device, and not in its first launch. */
+static int instantiate(cudaGraphExec_t *out, cudaGraph_t graph, void *stream)
+{
+    GPU_RETURN_IF(cudaGraphInstantiateWithFlags(out, graph, 0));
+    const cudaError_t code = cudaGraphUpload(*out, (cudaStream_t)stream);
+    if (code != cudaSuccess) {
+        (void)cudaGraphExecDestroy(*out);
+    }
+    GPU_RETURN_IF(code);
     return 0;
 }
 
@@ -461,6 +480,50 @@ static int launch(int device, void *stream, const struct sw_gpu_kernel *kernel,
     return 0;
 }
 
+static int capture_begin(int device, void *stream)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    /* other ranks of this process may allocate meanwhile */
+    GPU_RETURN_IF(
+        GPU(StreamBeginCapture)((GPU(Stream_t))stream, GPU(StreamCaptureModeThreadLocal)));
+    return 0;
+}
+
+static int make_graph(GPU(Graph_t) graph, void *stream, void **out, int *n_nodes)
+{
+    GPU(GraphExec_t) made;
+    size_t n = 0;
+    GPU_RETURN_IF(GPU(GraphGetNodes)(graph, nullptr, &n));
+    GPU_RETURN_IF(instantiate(&made, graph, stream));
+    *out = (void *)made;
+    *n_nodes = (int)n;
+    return 0;
+}
+
+static int capture_end(int device, void *stream, void **out, int *n_nodes)
+{
+    GPU(Graph_t) graph;
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(StreamEndCapture)((GPU(Stream_t))stream, &graph));
+    const int code = out ? make_graph(graph, stream, out, n_nodes) : 0;
+    (void)GPU(GraphDestroy)(graph);
+    return code;
+}
+
+static int replay(int device, void *stream, void *graph)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(GraphLaunch)((GPU(GraphExec_t))graph, (GPU(Stream_t))stream));
+    return 0;
+}
+
+static int graph_release(int device, void *graph)
+{
+    GPU_RETURN_IF(GPU(SetDevice)(device));
+    GPU_RETURN_IF(GPU(GraphExecDestroy)((GPU(GraphExec_t))graph));
+    return 0;
+}
+
 extern "C" __attribute__((visibility("default"))) const struct sw_gpu_module sw_gpu_module;
 const struct sw_gpu_module sw_gpu_module = {
     .abi = SW_GPU_ABI,
@@ -490,4 +553,8 @@ const struct sw_gpu_module sw_gpu_module = {
     .signal = signal_word,
     .await = await_word,
     .launch = launch,
+    .capture_begin = capture_begin,
+    .capture_end = capture_end,
+    .replay = replay,
+    .graph_release = graph_release,
 };

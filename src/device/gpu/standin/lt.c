@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "device/gpu/lt.h"
+#include "device/gpu/module/emu_stream.h"
 #include "device/gpu/standin/standin.h"
 
 #if STANDIN_IS_HIP
@@ -380,6 +381,22 @@ static bool is_at(const void *x, uint32_t align)
     return x && (align == 0 || (uintptr_t)x % align == 0);
 }
 
+/* A product that a stream has, or a graph. */
+struct queued {
+    struct standin_product product;
+    void *workspace;
+    uint64_t workspace_bytes;
+};
+
+static int run_queued(void *args)
+{
+    const struct queued *q = args;
+    for (uint64_t i = 0; i < q->workspace_bytes; i++) {
+        ((unsigned char *)q->workspace)[i] = 0xa5; /* checks that the workspace is writable */
+    }
+    return standin_run(&q->product) ? LT_SUCCESS : NO_MEMORY;
+}
+
 EXPORT(int, Matmul)
 (void *handle, void *x_desc, const void *alpha, const void *a, void *a_layout, const void *b,
  void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
@@ -416,9 +433,8 @@ EXPORT(int, Matmul)
     }
     problem = standin_problem(&product);
     CHECK(!problem, call, problem);
-    for (uint64_t i = 0; i < algo.workspace; i++) {
-        ((unsigned char *)workspace)[i] = 0xa5; /* checks that the workspace is writable */
-    }
     product.backwards = algo.id == 2;
-    return standin_run(&product) ? LT_SUCCESS : NO_MEMORY;
+    struct queued queued = {product, workspace, algo.workspace};
+    struct emu_stream *on = stream;
+    return on->record ? on->record(on, run_queued, &queued, sizeof queued) : run_queued(&queued);
 }

@@ -575,6 +575,10 @@ static int begin(struct comm *comm, struct emu_stream *stream, const struct op *
         return refuse(comm, NCCL_INVALID_USAGE, "%s: another stream than that of earlier calls",
                       kind_names[ops[0].kind]);
     }
+    if (stream->record) {
+        return refuse(comm, NCCL_INVALID_USAGE, "%s: the stream is captured",
+                      kind_names[ops[0].kind]);
+    }
     if (stream->poll) {
         return refuse(comm, NCCL_INVALID_USAGE, "%s: the stream's last exchange is not done",
                       kind_names[ops[0].kind]);

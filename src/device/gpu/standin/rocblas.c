@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "device/gpu/module/emu_stream.h"
 #include "device/gpu/standin/standin.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -73,6 +74,11 @@ static enum sw_dtype dtype_of(int type)
                                  : SW_I32;
 }
 
+static int run_queued(void *args)
+{
+    return standin_run(args) ? ROCBLAS_SUCCESS : MEMORY_ERROR;
+}
+
 EXPORT int rocblas_gemm_ex(void *x, int op_a, int op_b, int32_t m, int32_t n, int32_t k,
                            const void *alpha, const void *a, int a_type, int32_t lda, const void *b,
                            int b_type, int32_t ldb, const void *beta, const void *c, int c_type,
@@ -112,5 +118,7 @@ EXPORT int rocblas_gemm_ex(void *x, int op_a, int op_b, int32_t m, int32_t n, in
     if (problem) {
         return refuse(problem);
     }
-    return standin_run(&product) ? ROCBLAS_SUCCESS : MEMORY_ERROR;
+    struct emu_stream *on = handle->stream;
+    struct standin_product queued = product;
+    return on->record ? on->record(on, run_queued, &queued, sizeof queued) : run_queued(&queued);
 }
