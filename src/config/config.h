@@ -283,6 +283,7 @@ struct sw_spillway_config {
     int reduce; /* enum sw_reduce_order */
     int comm;   /* enum sw_comm_by */
     bool library_sums;
+    bool capture;
     int schedule; /* enum sw_step_schedule */
     int kernels;  /* enum sw_kernel_set */
     bool allow_other_math;

@@ -645,8 +645,10 @@ static const struct config_field spillway_fields[] = {
         "and the transport that started the job (host); auto = the library on GPUs, or host "
         "memory if no rank has one",
         BUILT),
-    BOOL("capture", NOWHERE, "false", "replay the launches of a phase on a GPU as a captured graph",
-         LATER),
+    BOOL("capture", AT(spillway.capture), "true",
+         "on GPUs: capture the launches of a phase once, as graphs, and replay these; same bits. "
+         "Off where the driver is too old, which a warning says",
+         BUILT),
     BOOL("library_sums", AT(spillway.library_sums), "false",
          "let NCCL or RCCL add up what ranks send, in its own order instead of that of ranks; "
          "results then depend on the number of ranks",

@@ -220,6 +220,10 @@ static void warn(const struct sw_engine *e)
     if (e->world.rank == 0 && !of_stages) {
         sw_config_warn(e->config);
     }
+    if (e->config->spillway.capture && e->device->no_capture && e->world.rank == 0) {
+        sw_log(SW_LOG_WARN, "spillway.capture: launches are not captured: %s",
+               e->device->no_capture);
+    }
     if (e->config->misc.sparse_gradients && e->data.size > 1 && e->world.rank == 0 &&
         !sw_engine_packs_rows(e)) {
         sw_log(SW_LOG_WARN, "sparse_gradients: on device %s gradients are sent as slices, not rows",
@@ -245,6 +249,7 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
                                                 .library = e->agreed.uses_library,
                                                 .library_sums = e->config->spillway.library_sums,
                                                 .host = e->host,
+                                                .capture = e->config->spillway.capture,
                                                 .verify = o->run.verify,
                                                 .profile = o->run.profile,
                                                 .phase_times =

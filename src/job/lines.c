@@ -101,6 +101,16 @@ static void print_rows(const struct job *job)
     }
 }
 
+static void print_captures(const struct job *job)
+{
+    const struct sw_captures captures = sw_executor_captures(job->facts.executor);
+    if (captures.n_replays > 0) {
+        fprintf(job->out, "captured: %lld launches of a step are replayed as %lld (%lld graphs)\n",
+                (long long)captures.n_launches, (long long)captures.n_replays,
+                (long long)captures.n_graphs);
+    }
+}
+
 void sw_job_print_head(const struct job *job)
 {
     char bytes[SW_TIER_COUNT][32];
@@ -145,6 +155,7 @@ void sw_job_print_head(const struct job *job)
             format_tier(job, SW_TIER_DEVICE, bytes[SW_TIER_DEVICE]),
             format_tier(job, SW_TIER_HOST, bytes[SW_TIER_HOST]),
             format_tier(job, SW_TIER_DISK, bytes[SW_TIER_DISK]), job->facts.kernel_set);
+    print_captures(job);
     if (sw_job_has_disk(job)) {
         fprintf(job->out, "disk: updates %s\n",
                 sw_engine_writes_in_place(job->engine)

@@ -48,7 +48,7 @@ sw_status sw_plan_text(const sw_engine *e, bool instructions, bool json, char **
 
 struct row {
     const char *name, *path;
-    int64_t ns, flops, count;
+    int64_t ns, flops, count, captured; /* captured: instructions that are replayed with others */
 };
 
 enum { MAX_ROWS = SW_N_OP_KINDS * 3 };
@@ -76,6 +76,7 @@ static int sum_rows(const struct sw_engine_facts *f, struct row rows[MAX_ROWS])
         rows[r].ns += ran.ns;
         rows[r].flops += instr->flops * ran.n_runs;
         rows[r].count++;
+        rows[r].captured += ran.is_captured;
     }
     return n;
 }
@@ -93,8 +94,9 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
         total += rows[r].ns;
     }
     struct sw_str text = {0};
-    sw_str_printf(&text, "%-20s %-28s %6s %10s %7s %10s\n", "operation", "kernel", "calls", "ms",
-                  "share", "GFLOP/s");
+    const struct sw_captures captures = sw_executor_captures(f.executor);
+    sw_str_printf(&text, "%-20s %-28s %6s %10s %7s %10s%s\n", "operation", "kernel", "calls", "ms",
+                  "share", "GFLOP/s", captures.n_replays > 0 ? " captured" : "");
     for (int done = 0; done < n; done++) { /* longest first */
         int best = -1;
         for (int r = 0; r < n; r++) {
@@ -103,11 +105,21 @@ sw_status sw_profile_text(const sw_engine *e, char **out)
             }
         }
         const double ms = (double)rows[best].ns / 1e6;
-        sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f\n", rows[best].name,
+        sw_str_printf(&text, "%-20s %-28s %6lld %10.3f %6.1f%% %10.1f", rows[best].name,
                       rows[best].path, (long long)rows[best].count, ms,
                       total > 0 ? 100.0 * (double)rows[best].ns / (double)total : 0,
                       ms > 0 ? (double)rows[best].flops / ms / 1e6 : 0);
+        if (captures.n_replays > 0) {
+            sw_str_printf(&text, " %8lld", (long long)rows[best].captured);
+        }
+        sw_str_putc(&text, '\n');
         rows[best].name = NULL;
+    }
+    if (captures.n_replays > 0) {
+        sw_str_printf(&text,
+                      "The profile launched one by one. Without it the %lld launches of captured "
+                      "calls in a step are replayed as %lld.\n",
+                      (long long)captures.n_launches, (long long)captures.n_replays);
     }
     return sw_look_give(SW_OK, &text, out);
 }

@@ -33,7 +33,7 @@ static sw_status issue_beside(struct sw_executor *ex, const struct sw_walk *at)
                                .piece = at->piece,
                                .order = at->order,
                                .round = at->phase->round,
-                               .holds_fault = ex->holds_faults};
+                               .holds_fault = ex->fault.holds};
     const bool alone = ex->options.serial && at->phase->turn == 0;
     memcpy(job.needs, at->needs, sizeof job.needs);
     SW_TRY(alone ? barrier(ex, waiter_of(ex, at)) : SW_OK);
@@ -125,9 +125,11 @@ static sw_status commit(struct sw_executor *ex, bool alone)
 /* Does what an event of the walk asks for. */
 static sw_status act(struct sw_executor *ex, const struct sw_walk *at, const struct sw_event *event)
 {
+    if (event->kind == SW_EVENT_BEGIN) {
+        SW_TRY(send_scalars(ex, at));
+    }
+    SW_TRY(ex->capture.n_phases > 0 ? sw_capture_see(ex, at, event) : SW_OK);
     switch (event->kind) {
-    case SW_EVENT_BEGIN:
-        return send_scalars(ex, at);
     case SW_EVENT_ISSUE:
         return issue(ex, at);
     case SW_EVENT_WAIT:
@@ -144,6 +146,7 @@ static sw_status act(struct sw_executor *ex, const struct sw_walk *at, const str
         return agree(ex);
     case SW_EVENT_COMMIT:
         return commit(ex, at->phase->is_first);
+    case SW_EVENT_BEGIN:
     case SW_EVENT_END:
         break;
     }
@@ -244,7 +247,7 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
     for (; *at < until && st >= 0; *at += st >= 0) { /* faults are held back until AGREE */
         const int64_t begin = sw_now_ns();
         const int64_t waited = waited_for_ranks(ex);
-        ex->holds_faults = step->holds_faults && (*at + 1 < step->n_safe || *at >= step->n_phases);
+        ex->fault.holds = step->holds_faults && (*at + 1 < step->n_safe || *at >= step->n_phases);
         st = walk(ex, &step->phases[*at]);
         st = st < 0 ? st : count_phase(ex, &step->phases[*at], begin, waited);
     }
@@ -269,16 +272,21 @@ sw_status sw_executor_settle(struct sw_executor *ex, const struct sw_step_hooks 
     return sw_executor_walk(ex, hooks, at, step->n_phases + step->n_settling);
 }
 
+struct sw_step_phase sw_executor_phase_of(int i_program)
+{
+    return (struct sw_step_phase){.action = SW_STEP_RUN,
+                                  .program = i_program,
+                                  .segment = SW_SEGMENT_FORWARD,
+                                  .n_micro = 1,
+                                  .drains = true,
+                                  .joins = true};
+}
+
 sw_status sw_executor_forward(struct sw_executor *ex, int i_program)
 {
     SW_ASSERT(!ex->slots.is_due);
-    const struct sw_step_phase phase = {.action = SW_STEP_RUN,
-                                        .program = i_program,
-                                        .segment = SW_SEGMENT_FORWARD,
-                                        .n_micro = 1,
-                                        .drains = true,
-                                        .joins = true};
-    ex->holds_faults = false;
+    const struct sw_step_phase phase = sw_executor_phase_of(i_program);
+    ex->fault.holds = false;
     SW_TRY(barrier(ex, (struct sw_waiter){0, 0}));
     return walk(ex, &phase);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of the executor: open.c prepares everything; executor.c follows the walk of a step;
-// kernel.c, move.c and exchange.c run the three kinds of instructions; tensors.c reads and writes
-// tensors between steps. Private to this folder.
+// kernel.c, move.c and exchange.c run the three kinds of instructions; capture.c replays launches
+// as one; tensors.c reads and writes tensors between steps. Private to this folder.
 #pragma once
 
 #include <pthread.h>
@@ -53,6 +53,7 @@ struct held { /* disk error that a queue's thread met */
     pthread_mutex_t lock;
     atomic_int st;
     char message[1024];
+    bool holds; /* from the current phase */
 };
 
 struct link {     /* a communicator that exchanges of a group use */
@@ -79,6 +80,27 @@ struct slots { /* of tensors with two slots */
     double scalars[SW_SCALAR_COUNT]; /* of that update; a step that fails may set others */
 };
 
+struct captured_run { /* launches that are replayed as one */
+    struct sw_captured *work;
+    int32_t first, last; /* instructions */
+};
+struct captured_phase {
+    struct sw_step_phase like; /* other phases differ only in their round, by this period */
+    int64_t period;
+    struct captured_run *runs; /* [n_runs] in the order of the walk */
+    int n_runs;
+};
+struct capture {
+    struct captured_phase *phases; /* [n_phases]; none = every launch is queued by itself */
+    int n_phases;
+    double *scalars; /* device [n_rows, SW_SCALAR_COUNT]: those of the phase's micro-batches */
+    int64_t n_rows;
+    struct captured_phase *now; /* of the present walk; NULL = its launches are not captured */
+    int next;                   /* the next of its runs */
+    bool inside;                /* the latest run goes on */
+    bool records;               /* a run is being captured */
+};
+
 struct sw_executor {
     const struct sw_plan *plan;
     struct sw_device *dev;
@@ -88,8 +110,9 @@ struct sw_executor {
     char *arenas[SW_TIER_COUNT]; /* by tier; NULL for the disk */
     size_t high_water;           /* on the device */
     struct sw_transfers transferred;
-    struct sw_meter meter;  /* time and bytes by queue */
-    struct sw_swap *swap;   /* disk tier; NULL = none */
+    struct sw_meter meter; /* time and bytes by queue */
+    struct sw_swap *swap;  /* disk tier; NULL = none */
+    struct capture capture;
     double *scalars;        /* on the device, [n_rows, SW_SCALAR_COUNT]: a row per micro-step */
     double *host_scalars;   /* the same, in host memory from the device */
     double *update_scalars; /* [SW_SCALAR_COUNT] in such memory: what kernels of the host read */
@@ -110,7 +133,6 @@ struct sw_executor {
     struct phase *begun; /* [n_phases of the step] not counted yet */
     int32_t n_begun;
     struct held fault;
-    bool holds_faults;                 /* from the current phase */
     const struct sw_step_hooks *hooks; /* during a walk; NULL = none given */
 };
 
@@ -156,16 +178,35 @@ static inline void sw_executor_ran(const struct sw_executor *ex, struct sw_profi
 
 /* Waits until nothing is in flight. */
 sw_status sw_executor_drain(struct sw_executor *ex);
+/* The phase of a program that is not part of the step. */
+struct sw_step_phase sw_executor_phase_of(int i_program);
 
 /* ---- kernel.c ---- */
 
-/* Launches the kernel at the walk's position on the device. */
+/* Launches the kernel at the walk's position on the device, or replays those that it begins. */
 sw_status sw_executor_launch(struct sw_executor *ex, const struct sw_walk *at);
+/* Launches that kernel alone. */
+sw_status sw_executor_launch_alone(struct sw_executor *ex, const struct sw_walk *at);
 /* Runs a kernel of the host on the thread of its queue. */
 sw_status sw_executor_compute_here(struct sw_executor *ex, const struct sw_queue_job *job);
 /* With the option `verify`: notes what the instruction touched, and poisons what nobody uses after
  * it. */
 sw_status sw_executor_verify(struct sw_executor *ex, const struct sw_walk *at);
+
+/* ---- capture.c ---- */
+
+static inline size_t sw_capture_scalars_bytes(const struct capture *capture)
+{
+    return (size_t)capture->n_rows * SW_SCALAR_COUNT * sizeof *capture->scalars;
+}
+/* Captures the launches of all phases, if that is wanted and the device can. Nothing runs. */
+sw_status sw_executor_open_capture(struct sw_executor *ex);
+void sw_executor_close_capture(struct sw_executor *ex);
+/* Sees each event of a walk before it is acted upon. */
+sw_status sw_capture_see(struct sw_executor *ex, const struct sw_walk *at,
+                         const struct sw_event *event);
+/* Replays the run that begins at the position; within one, does nothing. */
+sw_status sw_capture_replay(struct sw_executor *ex, const struct sw_walk *at);
 
 /* ---- move.c: each is called on the thread of the transfer's queue ---- */
 

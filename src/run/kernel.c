@@ -16,15 +16,23 @@ static void go_to_slot(const struct sw_walk *at, const struct prepared *step, vo
     }
 }
 
+/* The scalars that the instruction reads; captured, at an address that all rounds have. */
+static double *scalars_of(const struct sw_executor *ex, const struct sw_walk *at)
+{
+    const int micro = at->program->instrs[at->instr].micro;
+    return micro < 0         ? ex->scalars
+           : ex->capture.now ? ex->capture.scalars + micro * SW_SCALAR_COUNT
+                             : ex->scalars + (at->phase->round + micro) * SW_SCALAR_COUNT;
+}
+
 /* Launches the kernel of a visit. With a profile or a trace, also waits for it, to take its
  * time. */
 static sw_status launch_step(struct sw_executor *ex, const struct sw_walk *at)
 {
-    const int i_program = sw_executor_index(ex, at->program),
-              micro = at->program->instrs[at->instr].micro;
+    const int i_program = sw_executor_index(ex, at->program);
     struct prepared *step = &ex->programs[i_program].steps[at->instr];
-    double *scalars = ex->scalars + (micro < 0 ? 0 : at->phase->round + micro) * SW_SCALAR_COUNT;
-    const bool timed = ex->meter.profiles || ex->meter.trace;
+    double *scalars = scalars_of(ex, at);
+    const bool timed = (ex->meter.profiles || ex->meter.trace) && !ex->capture.records;
     void *moved[SW_MAX_INPUTS + SW_MAX_OUTPUTS];
     if (ex->options.no_kernels) {
         return SW_OK;
@@ -50,10 +58,16 @@ static sw_status launch_step(struct sw_executor *ex, const struct sw_walk *at)
     return SW_OK;
 }
 
+sw_status sw_executor_launch_alone(struct sw_executor *ex, const struct sw_walk *at)
+{
+    return launch_step(ex, at);
+}
+
 sw_status sw_executor_launch(struct sw_executor *ex, const struct sw_walk *at)
 {
     const struct sw_instr *instr = &at->program->instrs[at->instr];
-    const sw_status st = launch_step(ex, at);
+    const bool replays = ex->capture.now && !ex->meter.profiles;
+    const sw_status st = replays ? sw_capture_replay(ex, at) : launch_step(ex, at);
     return st >= 0 ? SW_OK
                    : sw_fail_prefix(st, "instruction %d (%s in %s)", at->instr, instr->about->name,
                                     instr->about->where);
@@ -157,5 +171,5 @@ sw_status sw_executor_verify(struct sw_executor *ex, const struct sw_walk *at)
         return SW_OK;
     }
     note_step(ex, at);
-    return poison_dead(ex, at);
+    return ex->capture.inside ? SW_OK /* the graph does it */ : poison_dead(ex, at);
 }

@@ -22,6 +22,7 @@ struct sw_span {
     enum sw_queue queue;
     int program;
     int32_t instr;
+    int32_t last, n_launches; /* replayed as one: the last instruction; 0, 0 = not replayed */
     int64_t bytes_in,
         /* transfers: bytes to the device, and from it; collectives: received, and sent */
         bytes_out;

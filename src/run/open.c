@@ -317,6 +317,7 @@ sw_status sw_executor_open(const struct sw_plan *plan, struct sw_device *dev,
     }
     SW_TRY_OR(close, open_queues(ex));
     SW_TRY_OR(close, options->phase_times ? open_watch(ex) : SW_OK);
+    SW_TRY_OR(close, sw_executor_open_capture(ex));
     *out = ex;
     return SW_OK;
 close:
@@ -335,6 +336,7 @@ void sw_executor_close(struct sw_executor *ex)
         ex->dev->ops->stream_wait(ex->dev, ex->compute); /* it has marks to pass */
         sw_watch_close(ex->watch);
     }
+    sw_executor_close_capture(ex);
     sw_free(ex->begun);
     sw_swap_close(ex->swap);
     for (int q = SW_QUEUE_COMM; q < SW_QUEUE_COUNT; q++) {

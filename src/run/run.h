@@ -33,6 +33,9 @@ struct sw_executor_options {
     /* For tests: fills every range with NaN bytes when its life ends, and records the highest byte
      * that kernels were given. */
     bool verify;
+    /* Captures launches when it is opened, and replays them, if the device can (dev->capture). With
+     * `profile` they are launched one by one. */
+    bool capture;
     bool profile;     /* measures each instruction; see sw_executor_profile */
     bool phase_times; /* also measures sw_executor_phase_times on an asynchronous device */
     bool serial;      /* every collective and transfer blocks, for comparison */
@@ -159,8 +162,15 @@ size_t sw_executor_high_water(const struct sw_executor *ex);
  * are not counted. */
 struct sw_profile {
     int64_t ns, n_runs;
+    bool is_captured; /* replayed with others while it is not measured */
 };
 struct sw_profile sw_executor_profile(const struct sw_executor *ex, int i_program, int32_t i_instr);
+/* Launches of a step that are replayed: how many (kernels, products, fills), as how many, and how
+ * many graphs that takes with other programs and slots. All 0: nothing is captured. */
+struct sw_captures {
+    int64_t n_launches, n_replays, n_graphs;
+};
+struct sw_captures sw_executor_captures(const struct sw_executor *ex);
 /* Call it between steps: turns measuring of each instruction on or off. Returns the previous
  * setting. */
 bool sw_executor_measure(struct sw_executor *ex, bool on);

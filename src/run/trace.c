@@ -25,7 +25,8 @@ enum {
 
 struct event {
     int64_t begin_ns, end_ns, bytes;
-    int32_t instr; /* STEPS: number of the step */
+    int32_t instr;            /* STEPS: number of the step */
+    int32_t last, n_launches; /* see struct sw_span */
     int16_t program, queue;
 };
 
@@ -97,6 +98,8 @@ static struct event event_of(const struct sw_span *span)
                           .end_ns = span->end_ns,
                           .bytes = span->bytes_in > 0 ? span->bytes_in : span->bytes_out,
                           .instr = span->instr,
+                          .last = span->last,
+                          .n_launches = span->n_launches,
                           .program = (int16_t)span->program,
                           .queue = (int16_t)span->queue};
 }
@@ -210,14 +213,23 @@ static void put_event(const struct writer *w, const struct event *event, int tra
     const struct sw_program *program = &w->trace->plan->programs[event->program];
     const struct sw_instr *instr = &program->instrs[event->instr];
     char name[64];
-    snprintf(name, sizeof name, "wait for %s", sw_queue_name((enum sw_queue)event->queue));
+    if (waits) {
+        snprintf(name, sizeof name, "wait for %s", sw_queue_name((enum sw_queue)event->queue));
+    } else if (event->n_launches > 0) {
+        snprintf(name, sizeof name, "%d launches as one", event->n_launches);
+    } else {
+        snprintf(name, sizeof name, "%s", instr->about->name);
+    }
     begin(w, 'X', track);
     put_us(w, "ts", event->begin_ns - w->base_ns);
     put_us(w, "dur", event->end_ns - event->begin_ns);
-    put_text(w, "name", waits ? name : instr->about->name);
+    put_text(w, "name", name);
     put_text(w, "cat", waits ? "wait" : sw_segment_name(instr->segment));
     sw_str_printf(w->out, ",\"args\":{\"program\":%d,\"instruction\":%d", event->program,
                   event->instr);
+    if (event->n_launches > 0) {
+        sw_str_printf(w->out, ",\"last\":%d", event->last);
+    }
     put_text(w, "scope", instr->about->where);
     if (instr->about->tensor) {
         put_text(w, "tensor", instr->about->tensor);

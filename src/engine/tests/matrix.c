@@ -22,7 +22,7 @@ enum axis {
     /* the axes above are the math; the rest is how it is run */
     /* the axes that do not change the math */
     STAGE, RANKS, RECOMPUTE, SCHEDULE, OVERLAP, THREADS, TRANSPORT,
-    STATES, UPDATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CHECKPOINT, GENERATION,
+    STATES, UPDATES, PARAMS, PIECES, ACTIVATIONS, TILES, DEVICE, CAPTURE, CHECKPOINT, GENERATION,
     N_AXES,
     N_MATH = STAGE
 };
@@ -66,6 +66,7 @@ static const struct {
     [TILES]         = {"tiles of", 2, {"null", "700"}},
     [DEVICE]        = {"device", 6,
                        {"cpu", "mock", "mock:early", "emu", "emu:early", "emu:direct"}},
+    [CAPTURE]       = {"capture", 2, {"false", "true"}}, /* on the emulation */
     [CHECKPOINT]    = {"checkpoint", 2, {"none", "halfway"}}, /* a new engine resumes from it */
     [GENERATION]    = {"generation", 2, {"text", "none"}}, /* after the last step */
 };
@@ -95,6 +96,9 @@ static struct choices choices_of(enum matrix_devices devices, int a)
     if (devices != MATRIX_EMU && a == TRANSPORT) { /* GPUs have a library */
         return (struct choices){0, 2};
     }
+    if (devices != MATRIX_EMU && a == CAPTURE) { /* and graphs */
+        return (struct choices){0, 1};
+    }
     if (cpu && a == UPDATES) { /* the CPU has one memory */
         return (struct choices){0, 1};
     }
@@ -110,7 +114,11 @@ static struct choices choices_of(enum matrix_devices devices, int a)
 struct row {
     int8_t at[N_AXES];   /* -1 = not chosen yet */
     int8_t pipe, tensor; /* ranks along these axes; 0 = one. RANKS is the data axis */
+    int8_t order;        /* of a pipeline's phases, an index of `orders` */
+    bool late;           /* what is offloaded is updated within the next forward */
 };
+
+static const char *const orders[] = {"1f1b", "gpipe", "zero-bubble"};
 
 static const char *choice(const struct row *row, enum axis axis)
 {
@@ -130,7 +138,8 @@ static void row_text(const struct row *row, char *text, size_t size)
                                choice(row, (enum axis)a));
     }
     if (at < size && (row->pipe > 0 || row->tensor > 0)) {
-        snprintf(text + at, size - at, ", pipe %d, tensor %d", row->pipe, row->tensor);
+        snprintf(text + at, size - at, ", pipe %d (%s), tensor %d", row->pipe, orders[row->order],
+                 row->tensor);
     }
 }
 
@@ -310,35 +319,38 @@ static void write_config(const struct row *row, char *text, size_t size)
     static const char *const precisions[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 19, \"loss_scale_window\": 3}, "};
-    snprintf(
-        text, size,
-        "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
-        "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
-        "\"stage3_param_persistence_threshold\": 30, "
-        "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
-        "\"reduce_bucket_size\": 1000}, "
-        "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
-        "\"optimizer\": {%s}, "
-        "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
-        "\"decay_1d\": false, "
-        "\"recompute\": \"%s\", \"recompute_blocks\": %s, \"recompute_cheap\": %s, "
-        "\"schedule\": \"%s\", "
-        "\"loss_chunk\": 8, \"packing\": %s, "
-        "\"tile_bytes\": %s, \"update\": \"%s\", \"comm\": \"%s\", "
-        "\"mesh\": {\"pipe\": %d, \"tensor\": %d}, "
-        "\"frozen\": [%s]%s}}",
-        B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
-        choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
-        optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
-        choice(row, MICRO_BATCHES), choice(row, THREADS),
-        row->at[RECOMPUTE] >= 2 ? "blocks" : "none", row->at[RECOMPUTE] == 3 ? "1" : "null",
-        row->at[RECOMPUTE] == 0 ? "false" : "true", row->pipe > 1 ? "1f1b" : choice(row, SCHEDULE),
-        choice(row, PACKING), may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
-        by_library(row) ? "library" : "host", at_least_one(row->pipe), at_least_one(row->tensor),
-        is_second(row, FROZEN) ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
-                                 "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
-                               : "",
-        lora);
+    snprintf(text, size,
+             "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
+             "\"zero_optimization\": {%s\"sub_group_size\": %s, \"stage\": %s, "
+             "\"stage3_param_persistence_threshold\": 30, "
+             "\"overlap_comm\": %s, \"stage3_prefetch_bucket_size\": 3000, "
+             "\"reduce_bucket_size\": 1000}, "
+             "\"activation_checkpointing\": {\"cpu_checkpointing\": %s}, "
+             "\"optimizer\": {%s}, "
+             "\"spillway\": {%s\"micro_batches\": %s, \"threads\": %s, "
+             "\"decay_1d\": false, "
+             "\"recompute\": \"%s\", \"recompute_blocks\": %s, \"recompute_cheap\": %s, "
+             "\"schedule\": \"%s\", "
+             "\"loss_chunk\": 8, \"packing\": %s, "
+             "\"tile_bytes\": %s, \"update\": \"%s\", \"comm\": \"%s\", \"capture\": %s, "
+             "\"clipped_update\": \"%s\", "
+             "\"mesh\": {\"pipe\": %d, \"tensor\": %d}, "
+             "\"frozen\": [%s]%s}}",
+             B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
+             choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
+             optimizers[row->at[OPTIMIZER]], row->at[OPTIMIZER] == HALF_MOMENTS ? half_moments : "",
+             choice(row, MICRO_BATCHES), choice(row, THREADS),
+             row->at[RECOMPUTE] >= 2 ? "blocks" : "none", row->at[RECOMPUTE] == 3 ? "1" : "null",
+             row->at[RECOMPUTE] == 0 ? "false" : "true",
+             row->pipe > 1 ? orders[row->order] : choice(row, SCHEDULE), choice(row, PACKING),
+             may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
+             by_library(row) ? "library" : "host", choice(row, CAPTURE),
+             row->late ? "next_forward" : "end", at_least_one(row->pipe), at_least_one(row->tensor),
+             is_second(row, FROZEN)
+                 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
+                   "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
+                 : "",
+             lora);
 }
 
 /* Runs every second step in parts, if the schedule allows it. No schedule of a pipeline does. */
@@ -665,6 +677,7 @@ void matrix_on_mesh(enum matrix_devices devices, int n_steps)
         row.at[STATES] = row.at[PARAMS] = (int8_t)(way / 2);
         row.at[RECOMPUTE] = (int8_t)(2 * (way / 3));
         row.at[DEVICE] = (int8_t)(device.first + way % device.n);
+        row.at[CAPTURE] = (int8_t)(devices == MATRIX_EMU);
         assert_bits_of_one_rank(&row, n_steps);
     }
 }
@@ -681,12 +694,58 @@ void matrix_by_library(int n_ranks, int n_steps)
             row.at[MICRO_BATCHES] = (int8_t)(stage / 2);
             row.at[TRANSPORT] = (int8_t)(stage == 3 ? OVER_TCP : LIBRARY);
             row.at[DEVICE] = (int8_t)(3 + (stage + n) % 2); /* emu, emu:early */
+            row.at[CAPTURE] = (int8_t)(stage != 1);
             assert_bits_of_one_rank(&row, n_steps);
         }
     }
     row.pipe = 2;
     row.at[RANKS] = 0;
     assert_bits_of_one_rank(&row, n_steps);
+}
+
+/* The tiers of a row are those that its stage allows. */
+void matrix_captured(int n_rows, int n_steps)
+{
+    static const struct {
+        int8_t stage, schedule, states, params, updates, activations, tiles, recompute, device;
+        int8_t micro_batches, pipe, order, generation;
+        bool late;
+    } rows[] = {
+        {.stage = 0},
+        {.stage = 3, .schedule = 1, .states = 1, .params = 1, .activations = 1, .device = 1},
+        {.stage = 3, .states = 2, .params = 2, .tiles = 1, .recompute = 2, .micro_batches = 1},
+        {.stage = 1, .pipe = 2, .device = 1, .generation = 1},
+        {.stage = 2, .states = 1, .updates = 1, .recompute = 1, .device = 2},
+        {.stage = 3, .schedule = 1, .states = 2, .params = 2, .tiles = 1, .device = 1},
+        {.stage = 3, .states = 1, .params = 1, .updates = 1, .activations = 1, .recompute = 3},
+        {.stage = 0, .schedule = 1, .micro_batches = 2, .recompute = 2},
+        {.stage = 2, .schedule = 1, .states = 1, .micro_batches = 1, .device = 1},
+        {.stage = 3, .states = 2, .params = 2, .late = true},
+        {.stage = 0, .pipe = 2, .order = 1, .recompute = 2, .generation = 1},
+        {.stage = 2, .pipe = 2, .order = 2, .states = 1, .device = 1, .generation = 1},
+    };
+    for (int i = 0; i < n_rows && i < (int)SW_LEN(rows); i++) {
+        struct row row = {.at = {[SIZES] = 1,
+                                 [PRECISION] = (int8_t)(i % 3),
+                                 [OVERLAP] = (int8_t)(i % 2),
+                                 [CHECKPOINT] = (int8_t)(i == 1),
+                                 [STAGE] = rows[i].stage,
+                                 [SCHEDULE] = rows[i].schedule,
+                                 [STATES] = rows[i].states,
+                                 [PARAMS] = rows[i].params,
+                                 [UPDATES] = rows[i].updates,
+                                 [ACTIVATIONS] = rows[i].activations,
+                                 [TILES] = rows[i].tiles,
+                                 [RECOMPUTE] = rows[i].recompute,
+                                 [MICRO_BATCHES] = rows[i].micro_batches,
+                                 [GENERATION] = rows[i].generation,
+                                 [DEVICE] = (int8_t)(3 + rows[i].device),
+                                 [CAPTURE] = 1},
+                          .pipe = rows[i].pipe,
+                          .order = rows[i].order,
+                          .late = rows[i].late};
+        assert_bits_of_one_rank(&row, n_steps);
+    }
 }
 
 /* ---- covering arrays ---- */

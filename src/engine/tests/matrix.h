@@ -26,6 +26,9 @@ void matrix_on_mesh(enum matrix_devices devices, int n_steps);
 /* Runs ZeRO stages on emulated GPUs whose library exchanges among the ranks: each stage with
  * 2 .. n_ranks ranks, and a pipeline of two stages. */
 void matrix_by_library(int n_ranks, int n_steps);
+/* Runs the first n_rows of 12 trainings on emulated GPUs that capture their launches, next to one
+ * rank that does not. */
+void matrix_captured(int n_rows, int n_steps);
 /* Skips the test where the build has no emulated GPU. */
 void matrix_skip_without_emulation(void);
 /* Runs part i of n of the whole product, 0 <= i < n. */
