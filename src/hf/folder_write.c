@@ -187,12 +187,19 @@ static sw_status write_index(const struct sw_hf_folder_writer *w)
     return SW_OK;
 }
 
-/* model.safetensors, its index, or model-00001-of-00004.safetensors. */
+/* model.safetensors, its index, or model-00001-of-00004.safetensors; or what `export --onnx`
+ * writes. */
 static bool is_weights(const char *name)
 {
+    static const char *const whole[] = {SW_HF_SINGLE,         SW_HF_INDEX,
+                                        "model.onnx",         "model.onnx.data",
+                                        "encoder_model.onnx", "encoder_model.onnx.data",
+                                        "decoder_model.onnx", "decoder_model.onnx.data"};
     int i = 0, n = 0, end = -1;
-    if (strcmp(name, SW_HF_SINGLE) == 0 || strcmp(name, SW_HF_INDEX) == 0) {
-        return true;
+    for (size_t k = 0; k < SW_LEN(whole); k++) {
+        if (strcmp(name, whole[k]) == 0) {
+            return true;
+        }
     }
     return sscanf(name, "model-%5d-of-%5d.safetensors%n", &i, &n, &end) == 2 && end >= 0 &&
            name[end] == '\0';
@@ -211,7 +218,8 @@ static bool is_ours(const struct sw_hf_folder_writer *w, const char *name)
     return false;
 }
 
-/* Readers prefer model.safetensors, so an old one would hide new shards. */
+/* Readers prefer model.safetensors, so an old one would hide new shards. An ONNX file would be of
+ * another model. */
 static sw_status remove_stale(const struct sw_hf_folder_writer *w)
 {
     DIR *dir = opendir(w->path);

@@ -208,8 +208,9 @@ const char *sw_onnx_tensor(struct sw_onnx_file *file, const char *name, enum sw_
 
 const char *sw_onnx_ints(struct sw_onnx_file *file, const int64_t *ints, int n)
 {
-    char name[256];
+    char name[512];
     int len = snprintf(name, sizeof name, "int64 [");
+    SW_ASSERT(n <= 2 * ONNX_MAX_RANK);
     for (int i = 0; i < n; i++) {
         len += snprintf(name + len, sizeof name - (size_t)len, "%s%lld", i ? ", " : "",
                         (long long)ints[i]);

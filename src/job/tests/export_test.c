@@ -282,6 +282,9 @@ static void onnx_files_beside_weights_are_refused(void **state)
     export_folder("base", "onnx_model", false);
     assert_int_equal(sw_export_onnx(&o, quiet), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(), "has weights of a model; name another folder"));
+    export_onnx("base", "onnx_first");
+    export_folder("base", "onnx_first", false); /* weights replace the file */
+    assert_int_equal(access(test_at("onnx_first/model.onnx"), F_OK), -1);
 }
 
 /* Puts a python3 in front of PATH that keeps the case and ends with a status. */
