@@ -45,7 +45,9 @@ struct run {
     enum fault fault;
     int n_ranks, bad_rank, stage, port;
     double deadline_s;
-    const char *more; /* keys of "spillway" */
+    const char *more;           /* keys of "spillway" */
+    const char *comm;           /* NULL = "library" */
+    const char *of_last_device; /* device of the last rank; NULL = "emu", as the others have */
     sw_status st[MOST_RANKS];
     char said[MOST_RANKS][MOST_SAID];
     volatile int n_over; /* ranks that have failed */
@@ -54,18 +56,21 @@ struct run {
 static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
 {
     char config[512];
+    const bool is_last = sw_comm_rank(comm) == run->n_ranks - 1;
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
              "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
-             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"comm\": \"library\"%s}}",
-             B, run->stage, K, run->more ? run->more : "");
-    const struct sw_engine_options options = {.config.text = config,
-                                              .model.path = test_at("config.json"),
-                                              .inputs.seq_len = T,
-                                              .run = {.comm = comm, .device = "emu"},
-                                              .seed = 5,
-                                              .train.wanted = true};
+             "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"comm\": \"%s\"%s}}",
+             B, run->stage, K, run->comm ? run->comm : "library", run->more ? run->more : "");
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = test_at("config.json"),
+        .inputs.seq_len = T,
+        .run = {.comm = comm,
+                .device = is_last && run->of_last_device ? run->of_last_device : "emu"},
+        .seed = 5,
+        .train.wanted = true};
     SW_TRY(sw_initialize(&options, out));
     for (int step = 0; step < 2; step++) {
         while (run->fault == IS_LATE && step == 1 && sw_comm_rank(comm) == run->bad_rank &&
@@ -207,6 +212,43 @@ static void the_library_can_add_up(void **state)
     }
 }
 
+/* ---- refusals ---- */
+
+/* Before the first step, by all ranks alike. */
+static void what_a_library_would_hang_in_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        struct run run;
+        const char *name, *value; /* of the environment */
+        const char *says;
+    } cases[] = {
+        {{.of_last_device = "emu:direct"}, "", "", "but rank 1 has no library"},
+        {{.of_last_device = "emu:64"}, "", "", "rank 0 has a device of emu32, rank 1 one of emu64"},
+        {{.of_last_device = "cpu"}, "", "", "but rank 1 has no library: device cpu has none"},
+        {{.fault = 0}, "SPILLWAY_STANDIN_NCCL_VERSION", "21703", "wanted 2.18 or later"},
+        {{.fault = 0}, "SPILLWAY_STANDIN_BUS", "0000:01:00.0", "ranks 0 and 1 share a GPU"},
+        {{.comm = "auto", .more = ", \"library_sums\": true"},
+         "",
+         "",
+         "spillway.library_sums: no library exchanges here: device emu has none"},
+    };
+    matrix_skip_without_emulation();
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct run run = cases[i].run;
+        run.n_ranks = 2;
+        assert_true(!*cases[i].name || setenv(cases[i].name, cases[i].value, 1) == 0);
+        assert_int_equal(sw_threads_run(2, 60, run_thread, &run), SW_OK);
+        assert_true(!*cases[i].name || unsetenv(cases[i].name) == 0);
+        for (int r = 0; r < 2; r++) {
+            if (run.st[r] != SW_E_CONFIG || !strstr(run.said[r], cases[i].says)) {
+                fail_msg("wanted \"%s\", rank %d returns %d: %s", cases[i].says, r, run.st[r],
+                         run.said[r]);
+            }
+        }
+    }
+}
+
 static int set_up(void **state)
 {
     test_put("config.json", model_json);
@@ -218,6 +260,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_rank_that_fails_is_named),
     cmocka_unit_test(a_rank_that_does_not_come_is_named),
     cmocka_unit_test(the_library_can_add_up),
+    cmocka_unit_test(what_a_library_would_hang_in_is_refused),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

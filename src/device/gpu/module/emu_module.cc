@@ -35,6 +35,8 @@ static int facts(int device, struct sw_gpu_facts *out)
     out->n_processors = 4;
     out->warp = SW_WARP;
     out->shared_max = 64 << 10;
+    const char *bus = getenv("SPILLWAY_STANDIN_BUS"); /* of a GPU that ranks share */
+    snprintf(out->bus, sizeof out->bus, "%s", bus ? bus : "");
     /* 1: a driver that is too old for graphs */
     const char *driver = getenv("SPILLWAY_STANDIN_DRIVER");
     out->driver = out->runtime = driver ? atoi(driver) : 2;
