@@ -753,37 +753,133 @@ sw_value sw_binary_cross_entropy(sw_graph *g, sw_value logits, sw_value target)
     return element_loss(g, "binary cross entropy", logits, target, true);
 }
 
-sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
-                                 sw_value labels, double cap)
+/* Emits the op; -1 after a failure. */
+static int32_t linear_ce(sw_graph *g, sw_value h, sw_value weight, sw_value bias, sw_value labels,
+                         double cap, bool by_row)
 {
     const char *what = "linear cross entropy";
     if (!sw_graph_usable(g, h, what) || !sw_graph_usable(g, weight, what) ||
         (bias != SW_NO_VALUE && !sw_graph_usable(g, bias, what)) ||
         !sw_graph_usable(g, labels, what) || !labels_fit(g, what, h, labels)) {
-        return SW_NO_VALUE;
+        return -1;
     }
     const struct sw_shape *sw = &info_of(g, weight)->shape;
     if (sw->rank != 2 || sw->dims[1] != sw_shape_last(&info_of(g, h)->shape)) {
-        return sw_graph_bad_shapes(g, what, h, weight, "wants h [.., C], weight [V, C]");
+        sw_graph_bad_shapes(g, what, h, weight, "wants h [.., C], weight [V, C]");
+        return -1;
     }
     const struct sw_shape wanted = SW_SHAPE(sw->dims[0]);
     if (bias != SW_NO_VALUE && !sw_shape_equal(&info_of(g, bias)->shape, &wanted)) {
-        return sw_graph_bad_shapes(g, what, weight, bias,
-                                   "wants a bias as long as the weight has rows");
+        sw_graph_bad_shapes(g, what, weight, bias, "wants a bias as long as the weight has rows");
+        return -1;
     }
     if (!(cap >= 0) || isinf(cap)) {
         sw_graph_fail(g, SW_E_ARG, "%s: a cap of %g; wanted a number above 0, or 0 for none", what,
                       cap);
-        return SW_NO_VALUE;
+        return -1;
     }
-    const int64_t rows = sw_shape_rows(&info_of(g, h)->shape);
     const struct sw_attrs attrs = {.linear_ce = {.chunk = sw_min_i64(g->loss_chunk, sw->dims[0]),
                                                  .cap = cap,
-                                                 .has_bias = bias != SW_NO_VALUE}};
+                                                 .has_bias = bias != SW_NO_VALUE,
+                                                 .by_row = by_row}};
     const sw_value in[4] = {sw_graph_dense(g, h), sw_graph_dense(g, weight),
                             sw_graph_dense(g, labels), bias};
-    return mean_loss(
-        g, sw_graph_emit(g, SW_OP_LINEAR_CE, in, attrs.linear_ce.has_bias ? 4 : 3, &attrs), rows);
+    return sw_graph_emit(g, SW_OP_LINEAR_CE, in, attrs.linear_ce.has_bias ? 4 : 3, &attrs);
+}
+
+sw_value sw_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                 sw_value labels, double cap)
+{
+    const int32_t op = linear_ce(g, h, weight, bias, labels, cap, false);
+    return op < 0 ? SW_NO_VALUE : mean_loss(g, op, sw_shape_rows(&info_of(g, h)->shape));
+}
+
+sw_value sw_linear_token_losses(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                sw_value labels, double cap, sw_value *out_counts)
+{
+    const int32_t op = linear_ce(g, h, weight, bias, labels, cap, true);
+    *out_counts = op < 0 ? SW_NO_VALUE : g->ops[op].out[1];
+    return op < 0 ? SW_NO_VALUE : g->ops[op].out[0];
+}
+
+/* ---- losses of preferences ---- */
+
+sw_value sw_to_statistic(sw_graph *g, sw_value x)
+{
+    return sw_graph_usable(g, x, "cast") ? sw_graph_cast(g, x, sw_stat_dtype(info_of(g, x)->dtype))
+                                         : SW_NO_VALUE;
+}
+
+/* Is v a number of this dtype for each row of x? */
+static bool one_per_row(sw_graph *g, const char *what, sw_value x, sw_value v, enum sw_dtype dtype)
+{
+    const struct sw_shape rows = SW_SHAPE(info_of(g, x)->shape.dims[0]);
+    if (!sw_graph_usable(g, v, what)) {
+        return false;
+    }
+    if (!sw_shape_equal(&info_of(g, v)->shape, &rows)) {
+        sw_graph_bad_shapes(g, what, x, v, "wants x [R, T] and a number for each row [R]");
+        return false;
+    }
+    if (info_of(g, v)->dtype != dtype) {
+        sw_graph_bad_dtype(g, what, v, sw_dtype_name(dtype));
+        return false;
+    }
+    return true;
+}
+
+static bool preference_fits(sw_graph *g, const char *what, const struct sw_preference_spec *spec)
+{
+    const enum sw_preference_kind kind = spec->attrs.kind;
+    if (!sw_graph_usable(g, spec->x, what) || !sw_graph_usable(g, spec->counts, what)) {
+        return false;
+    }
+    const struct sw_value_info *x = info_of(g, spec->x), *counts = info_of(g, spec->counts);
+    if (x->shape.rank != 2 || !sw_shape_equal(&x->shape, &counts->shape) ||
+        (kind != SW_PREFERENCE_KTO && x->shape.dims[0] % 2 != 0)) {
+        sw_graph_bad_shapes(g, what, spec->x, spec->counts,
+                            "wants x [R, T] and counts [R, T]; R is even for pairs");
+        return false;
+    }
+    if (x->dtype != sw_stat_dtype(x->dtype) || counts->dtype != sw_stat_dtype(counts->dtype)) {
+        sw_graph_bad_dtype(g, what, spec->counts, "f32 losses and counts");
+        return false;
+    }
+    if ((spec->kinds >= 0) != (kind == SW_PREFERENCE_KTO)) {
+        sw_graph_fail(g, SW_E_ARG, "%s: kinds of rows are for KTO, which needs them", what);
+        return false;
+    }
+    return (spec->reference < 0 || one_per_row(g, what, spec->x, spec->reference, SW_F32)) &&
+           (spec->kinds < 0 || one_per_row(g, what, spec->x, spec->kinds, SW_I32));
+}
+
+sw_value sw_preference_loss(sw_graph *g, const struct sw_preference_spec *spec,
+                            sw_value *out_values, sw_value *out_totals)
+{
+    struct sw_attrs attrs = {.preference = spec->attrs};
+    sw_value in[4];
+    int n = 0;
+    *out_values = *out_totals = SW_NO_VALUE;
+    if (!preference_fits(g, "preference", spec)) {
+        return SW_NO_VALUE;
+    }
+    attrs.preference.has_reference = spec->reference >= 0;
+    attrs.preference.has_kinds = spec->kinds >= 0;
+    in[n++] = sw_graph_dense(g, spec->x);
+    in[n++] = sw_graph_dense(g, spec->counts);
+    if (spec->reference >= 0) {
+        in[n++] = sw_graph_dense(g, spec->reference);
+    }
+    if (spec->kinds >= 0) {
+        in[n++] = sw_graph_dense(g, spec->kinds);
+    }
+    const int64_t rows = info_of(g, spec->x)->shape.dims[0];
+    const int32_t op = sw_graph_emit(g, SW_OP_PREFERENCE, in, n, &attrs);
+    if (op >= 0) {
+        *out_values = g->ops[op].out[2];
+        *out_totals = g->ops[op].out[3];
+    }
+    return mean_loss(g, op, rows / 2);
 }
 
 sw_value sw_smoothed_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,

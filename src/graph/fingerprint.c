@@ -97,6 +97,13 @@ static uint64_t hash_exchange(uint64_t h, const struct sw_exchange_attrs *a)
     return a->ranks > 0 && turns ? hash_i64(h, a->to_dim) : h;
 }
 
+static uint64_t hash_preference(uint64_t h, const struct sw_preference_attrs *a)
+{
+    const int64_t words[] = {a->kind, a->mean, a->has_reference, a->has_kinds};
+    h = hash_f64(hash_f64(sw_hash(h, words, sizeof words), a->beta), a->smoothing);
+    return hash_f64(hash_f64(h, a->desirable), a->undesirable);
+}
+
 /* Hashes kinds that have no words above. */
 static uint64_t hash_more(uint64_t h, const struct sw_op *op)
 {
@@ -113,6 +120,10 @@ static uint64_t hash_more(uint64_t h, const struct sw_op *op)
         return a->cross_entropy.ignores_beyond ? sw_hash_str(h, "ignores beyond") : h;
     case SW_ATTRS_ELEMENT_LOSS:
         return hash_i64(h, a->element_loss.binary);
+    case SW_ATTRS_LINEAR_CE:
+        return a->linear_ce.by_row ? sw_hash_str(h, "by row") : h;
+    case SW_ATTRS_PREFERENCE:
+        return hash_preference(h, &a->preference);
     case SW_ATTRS_RELATIVE:
         h = hash_i64(hash_i64(h, a->relative.origin), a->relative.by_key);
         return hash_f64(h, a->relative.scale);

@@ -289,6 +289,18 @@ void sw_grad_element_loss(struct sw_graph *g, const struct sw_op *op, const sw_v
         g, sw_graph_add_op(g, SW_OP_ELEMENT_LOSS_GRAD, in, 3, &op->attrs), op->in[0]);
 }
 
+void sw_grad_preference(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                        sw_value *d_in)
+{
+    sw_value in[SW_MAX_INPUTS] = {d_out[0]};
+    if (d_out[0] < 0) {
+        return;
+    }
+    memcpy(&in[1], op->in, (size_t)op->n_in * sizeof *in);
+    d_in[0] = sw_graph_gradient_out(
+        g, sw_graph_add_op(g, SW_OP_PREFERENCE_GRAD, in, 1 + op->n_in, &op->attrs), op->in[0]);
+}
+
 void sw_grad_linear_ce(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                        sw_value *d_in)
 {

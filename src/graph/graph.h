@@ -285,6 +285,23 @@ bool sw_glob_match(const char *pattern, const char *text);
 /* Hash of everything that may change a bit of the training in this graph. */
 uint64_t sw_graph_fingerprint(const struct sw_graph *g, uint64_t h);
 
+/* x in the dtype of sums and statistics (f32, or f64), with its gradient. */
+sw_value sw_to_statistic(sw_graph *g, sw_value x);
+/* sw_linear_cross_entropy token by token: losses and counts in the labels' shape, 0 where a label
+ * is ignored. */
+sw_value sw_linear_token_losses(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                sw_value labels, double cap, sw_value *out_counts);
+/* A loss between the rows of a micro-batch; see struct sw_preference_attrs. */
+struct sw_preference_spec {
+    struct sw_preference_attrs attrs; /* has_reference and has_kinds follow from the values */
+    sw_value x, counts;               /* [R,T] losses of tokens, and 1 for each that counts */
+    sw_value reference;               /* f32 [R]; SW_NO_VALUE = 0 */
+    sw_value kinds;                   /* i32 [R] for KTO, else SW_NO_VALUE */
+};
+/* The mean loss over the pairs, or rows, that count. values: [R]; totals: [SW_PREFERENCE_TOTALS] */
+sw_value sw_preference_loss(sw_graph *g, const struct sw_preference_spec *spec,
+                            sw_value *out_values, sw_value *out_totals);
+
 /* A term of a loss. A loss is a sum of terms: weight times the mean over the term's own targets. */
 struct sw_loss_term {
     double weight;

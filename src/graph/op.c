@@ -212,6 +212,23 @@ static void shapes_loss(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[2], dtype, SW_SHAPE(sw_shape_rows(&d->in[0].shape)));
 }
 
+/* The same, or each row's. */
+static void shapes_linear_ce(const struct sw_op_desc *d, struct sw_view *out)
+{
+    shapes_loss(d, out);
+    if (d->op->attrs.linear_ce.by_row) {
+        out[0].shape = out[1].shape = d->in[2].shape;
+    }
+}
+
+static void shapes_preference(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], d->in[0].dtype, SW_SHAPE(1));
+    set(&out[1], d->in[0].dtype, SW_SHAPE(1));
+    set(&out[2], d->in[0].dtype, SW_SHAPE(d->in[0].shape.dims[0]));
+    set(&out[3], d->in[0].dtype, SW_SHAPE(SW_PREFERENCE_TOTALS));
+}
+
 static void shapes_element_loss(const struct sw_op_desc *d, struct sw_view *out)
 {
     set(&out[0], sw_stat_dtype(d->in[0].dtype), SW_SHAPE(1));
@@ -478,6 +495,20 @@ static int64_t flops_accumulate(const struct sw_op_desc *d)
     return sw_shape_elems(&d->in[1].shape);
 }
 
+/* ---- names of dimensions ---- */
+
+static const char *axes_of_linear_ce(const struct sw_op_desc *d, char *text)
+{
+    (void)text;
+    return d->op->attrs.linear_ce.by_row ? "*. v. # . -> # # #" : "*. v. # . -> . . #";
+}
+
+static const char *axes_of_linear_ce_grad(const struct sw_op_desc *d, char *text)
+{
+    (void)text;
+    return d->op->attrs.linear_ce.by_row ? "# *. v. # # . -> #. v. ." : ". *. v. # # . -> #. v. .";
+}
+
 /* ---- fused ops ---- */
 
 /* The activation of the stored value. In 16 bits it cannot be split off: the stored value was
@@ -535,6 +566,7 @@ static const char numbers[] = "single numbers";
 static const char sums[] = "its parts would all add to the sums that are there";
 static const char shards[] = "made by passes, for elements that a layout has chosen";
 static const char ranks[] = "its operand is cut over ranks";
+static const char rows_together[] = "the loss of a row depends on other rows";
 static const char theirs[] = "the kernel of the user knows whole tensors";
 
 // clang-format off
@@ -601,13 +633,13 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_CROSS_ENTROPY_GRAD] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .n_out = 1,
         .shapes = shapes_second_like_first, .axes = ". *. # # -> *.", .uncut = classes},
     [SW_OP_LINEAR_CE] = {.attrs = SW_ATTRS_LINEAR_CE,
-        .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3, .shapes = shapes_loss,
+        .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 3, .shapes = shapes_linear_ce,
         .gradient = sw_grad_linear_ce, .flops = flops_linear_ce, .index_input = 2,
-        .n_indexed = words_of_loss, .axes = "*. v. # . -> . . #", .cut = sw_cut_linear_ce,
+        .n_indexed = words_of_loss, .axes_of = axes_of_linear_ce, .cut = sw_cut_linear_ce,
         .part = sw_part_linear_ce, .uncut = classes},
     [SW_OP_LINEAR_CE_GRAD] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_PRODUCTS, .n_out = 2,
         .shapes = shapes_linear_ce_grad, .flops = flops_linear_ce_grad, .factor = 1,
-        .axes = ". *. v. # # . -> #. v. .", .cut = sw_cut_linear_ce_grad,
+        .axes_of = axes_of_linear_ce_grad, .cut = sw_cut_linear_ce_grad,
         .part = sw_part_linear_ce, .uncut = classes},
     [SW_OP_LOSS_MEAN] = {.attrs = SW_ATTRS_LOSS_MEAN, .n_out = 1, .shapes = shapes_like_first,
         .gradient = sw_grad_loss_mean, .uncut = numbers},
@@ -718,11 +750,15 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_ELEMENT_LOSS_GRAD] = {.attrs = SW_ATTRS_ELEMENT_LOSS, .n_out = 1,
         .shapes = shapes_second_like_first, .flops_per_elem = 4, .axes = ". * # -> *"},
     [SW_OP_LINEAR_CE_MERGE] = {.attrs = SW_ATTRS_LINEAR_CE, .traits = SW_TRAIT_LABELS, .n_out = 3,
-        .shapes = shapes_loss, .gradient = sw_grad_linear_ce, .flops_per_elem = -1,
+        .shapes = shapes_linear_ce, .gradient = sw_grad_linear_ce, .flops_per_elem = -1,
         .index_input = 2, .n_indexed = words_of_loss, .uncut = classes},
     [SW_OP_CROSS_ENTROPY_MERGE] = {.attrs = SW_ATTRS_CROSS_ENTROPY, .traits = SW_TRAIT_LABELS,
         .n_out = 3, .shapes = shapes_loss, .gradient = sw_grad_cross_entropy, .flops_per_elem = -1,
         .index_input = 1, .n_indexed = classes_of_first, .uncut = classes},
+    [SW_OP_PREFERENCE] = {.attrs = SW_ATTRS_PREFERENCE, .n_out = 4, .shapes = shapes_preference,
+        .gradient = sw_grad_preference, .flops_per_elem = 2, .uncut = rows_together},
+    [SW_OP_PREFERENCE_GRAD] = {.attrs = SW_ATTRS_PREFERENCE, .n_out = 1,
+        .shapes = shapes_second_like_first, .flops_per_elem = 2, .uncut = rows_together},
     [SW_OP_EXCHANGE] = {.attrs = SW_ATTRS_EXCHANGE, .n_out = 1, .shapes = shapes_exchange,
         .gradient = sw_grad_exchange, .flops_per_elem = -1, .uncut = ranks},
 };

@@ -74,13 +74,14 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    lse; logits are computed in chunks of rows of w.\
                                                    attrs cap: cap tanh(logits / cap). partial: ->  \
                                                    [3, rows]: label logits, maxima, sums; undefined\
-                                                   in rows without a label */                      \
+                                                   in rows without a label. by_row: sum and count  \
+                                                   are those of each row, in the labels' shape */  \
     X(LINEAR_CE_GRAD,     "linear_ce_grad")     /* dsum, h, w, labels, lse [, bias] -> dh, dw [,   \
                                                    db]. The slope (p - onehot) dsum, with that of  \
                                                    the cap, is rounded to h's dtype before the     \
                                                    products and the sum over rows. dh is summed    \
                                                    over chunks in fp32. partial: -> that sum, dw [,\
-                                                   db] */                                          \
+                                                   db]. by_row: dsum has an element for each row */\
     X(LOSS_MEAN,          "loss_mean")          /* sum, count -> sum / count, 0 if count is 0 */ \
     X(LOSS_MEAN_GRAD,     "loss_mean_grad")     /* dloss, count -> dsum: dloss / count, or dloss   \
                                                    weight if weight is not 0 */                    \
@@ -209,7 +210,14 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    LINEAR_CE */                                    \
     X(CROSS_ENTROPY_MERGE, "cross_entropy_merge") /* logits, labels, parts [4 n, rows] -> sum,     \
                                                    count, lse, the same for CROSS_ENTROPY. logits  \
-                                                   are one of the parts, for the gradient */
+                                                   are one of the parts, for the gradient */       \
+    X(PREFERENCE,         "preference")         /* x f32 [R,T], counts f32 [R,T] [, reference f32  \
+                                                   [R]] [, kinds i32 [R]] -> sum [1], count [1],   \
+                                                   values [R], totals [SW_PREFERENCE_TOTALS]. The  \
+                                                   value of a row is minus the sum of its x (the   \
+                                                   log-probability of its response); see struct    \
+                                                   sw_preference_attrs */                          \
+    X(PREFERENCE_GRAD,    "preference_grad")    /* dsum, then the inputs of PREFERENCE -> dx */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -277,6 +285,7 @@ struct sw_linear_ce_attrs {
     int64_t chunk; /* rows of the vocabulary per chunk */
     double cap;    /* for logits; 0 = none */
     bool has_bias; /* the bias comes after the labels, or after lse */
+    bool by_row;   /* sum and count have an element for each row */
     /* rows of the whole vocabulary, if w (and the bias) is a part of it from row tile.first on;
      * what it has beyond is padding, which gets the gradient 0. 0 = w is a tile, or whole */
     int64_t whole;
@@ -387,6 +396,43 @@ struct sw_element_loss_attrs {
     bool binary;
 };
 
+/*
+ * Losses of preferences. pi is the value of a row, ref its reference; rows without counts take no
+ * part. Pairs: rows 2i are chosen, 2i + 1 rejected. d = (pi_c - ref_c) - (pi_r - ref_r).
+ */
+enum sw_preference_kind {
+    /* -(1 - e) log sigmoid(beta d) - e log sigmoid(-beta d), with smoothing e (Rafailov et al.
+     * 2023; Mitchell 2023) */
+    SW_PREFERENCE_SIGMOID,
+    SW_PREFERENCE_IPO, /* (d - 1 / (2 beta))^2 (Azar et al. 2023) */
+    /* -pi_c - beta log sigmoid(o_c - o_r), o = pi - log(1 - exp(pi)) (Hong et al. 2024) */
+    SW_PREFERENCE_ORPO,
+    /* No pairs: rows of kind 1 are desirable, 0 undesirable. With z = max(0, mean of pi - ref over
+     * rows of kind 2), which has no gradient: w_d (1 - sigmoid(beta (pi - ref - z))), or w_u (1 -
+     * sigmoid(beta (z - pi + ref))) (Ethayarajh et al. 2024) */
+    SW_PREFERENCE_KTO,
+    SW_PREFERENCE_REWARD /* -log sigmoid(pi_c - pi_r) (Bradley and Terry) */
+};
+struct sw_preference_attrs {
+    enum sw_preference_kind kind;
+    double beta, smoothing;
+    double desirable, undesirable; /* KTO: w_d, w_u */
+    bool mean;                     /* the value is the mean over the row's counts, not the sum */
+    bool has_reference, has_kinds;
+};
+/* Totals of a micro-batch, for metrics; each sum has a count after it. A reward is beta (pi - ref),
+ * or pi. */
+enum {
+    SW_PREFERENCE_CHOSEN,       /* rewards of chosen (desirable) rows */
+    SW_PREFERENCE_REJECTED = 2, /* rewards of rejected (undesirable) rows */
+    SW_PREFERENCE_RIGHT = 4,    /* pairs whose chosen row has the higher reward */
+    SW_PREFERENCE_LOGPS_CHOSEN = 6,
+    SW_PREFERENCE_LOGPS_REJECTED = 8,
+    SW_PREFERENCE_MORE = 10, /* ORPO: log sigmoid(o_c - o_r). KTO: z */
+    SW_PREFERENCE_ODDS = 12, /* ORPO: o_c - o_r */
+    SW_PREFERENCE_TOTALS = 14
+};
+
 struct sw_lstm_attrs {
     bool reverse, has_mask;
 };
@@ -491,6 +537,7 @@ enum sw_attrs_kind {
     SW_ATTRS_INTEGERS,
     SW_ATTRS_CROSS_ENTROPY,
     SW_ATTRS_ELEMENT_LOSS,
+    SW_ATTRS_PREFERENCE,
     SW_ATTRS_RELATIVE,
     SW_ATTRS_WINDOW,
     SW_ATTRS_LSTM,
@@ -536,6 +583,7 @@ struct sw_attrs {
         struct sw_integers_attrs integers;
         struct sw_cross_entropy_attrs cross_entropy;
         struct sw_element_loss_attrs element_loss;
+        struct sw_preference_attrs preference;
         struct sw_relative_attrs relative;
         struct sw_window_attrs window;
         struct sw_lstm_attrs lstm;

@@ -31,6 +31,7 @@
     X(concat)                                                                                      \
     X(masked_mean)                                                                                 \
     X(element_loss)                                                                                \
+    X(preference)                                                                                  \
     X(relative_bias)                                                                               \
     X(relative_scores)                                                                             \
     X(im2col)                                                                                      \

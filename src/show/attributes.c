@@ -12,7 +12,9 @@ static const char *const acts[SW_ACT_COUNT] = {
 static const char *const rules[] = {"adam",        "sgd",     "lamb", "adagrad",  "lion",
                                     "sparse_adam", "rmsprop", "muon", "adafactor"};
 
-enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE };
+static const char *const preferences[] = {"sigmoid", "ipo", "orpo", "kto", "reward"};
+
+enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE, TYPE_PREFERENCE };
 
 #define ATTR(kind, path, type)                                                                     \
     {                                                                                              \
@@ -69,6 +71,7 @@ static const struct attr {
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.chunk, TYPE_I64),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.cap, TYPE_REAL),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.has_bias, TYPE_BOOL),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.by_row, TYPE_BOOL),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.whole, TYPE_I64),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.first, TYPE_I64),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.continues, TYPE_BOOL),
@@ -122,6 +125,14 @@ static const struct attr {
     ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.whole, TYPE_I64),
     ATTR(SW_ATTRS_CROSS_ENTROPY, cross_entropy.first, TYPE_I64),
     ATTR(SW_ATTRS_ELEMENT_LOSS, element_loss.binary, TYPE_BOOL),
+    ATTR(SW_ATTRS_PREFERENCE, preference.kind, TYPE_PREFERENCE),
+    ATTR(SW_ATTRS_PREFERENCE, preference.beta, TYPE_REAL),
+    ATTR(SW_ATTRS_PREFERENCE, preference.smoothing, TYPE_REAL),
+    ATTR(SW_ATTRS_PREFERENCE, preference.desirable, TYPE_REAL),
+    ATTR(SW_ATTRS_PREFERENCE, preference.undesirable, TYPE_REAL),
+    ATTR(SW_ATTRS_PREFERENCE, preference.mean, TYPE_BOOL),
+    ATTR(SW_ATTRS_PREFERENCE, preference.has_reference, TYPE_BOOL),
+    ATTR(SW_ATTRS_PREFERENCE, preference.has_kinds, TYPE_BOOL),
     ATTR(SW_ATTRS_RELATIVE, relative.queries, TYPE_I64),
     ATTR(SW_ATTRS_RELATIVE, relative.keys, TYPE_I64),
     ATTR(SW_ATTRS_RELATIVE, relative.origin, TYPE_I64),
@@ -164,6 +175,9 @@ static void write_attr(const struct attr *attr, const void *at, struct sw_str *o
         break;
     case TYPE_RULE:
         sw_put_text(out, key, rules[*(const enum sw_update_kind *)at]);
+        break;
+    case TYPE_PREFERENCE:
+        sw_put_text(out, key, preferences[*(const enum sw_preference_kind *)at]);
         break;
     }
 }

@@ -29,7 +29,7 @@ struct loss_shape {
     int64_t first;      /* row of the whole table that is row 0 of this tile or part */
     int64_t first_bias; /* row of the bias that belongs to it */
     int64_t padding;    /* rows of a part after its vocabulary; their gradient is 0 */
-    bool continues, partial;
+    bool continues, partial, by_row;
     int bias; /* 1: there is a bias; later inputs shift by one */
     float cap;
 };
@@ -68,6 +68,7 @@ static struct loss_shape shape_of(const struct sw_op_desc *desc, int i_h)
         .padding = table - vocab,
         .continues = attrs->tile.continues,
         .partial = attrs->tile.partial,
+        .by_row = attrs->by_row,
         .bias = attrs->has_bias,
         .cap = (float)attrs->cap,
     };
@@ -419,6 +420,18 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
+/* The loss and count of each row. */
+static void put_rows(const struct forward_job *job, const float *lse)
+{
+    float *loss = job->call->out[0], *count = job->call->out[1];
+    memset(loss, 0, (size_t)job->f->s.rows * sizeof *loss);
+    memset(count, 0, (size_t)job->f->s.rows * sizeof *count);
+    for (int64_t i = 0; i < job->n_used; i++) {
+        loss[job->place[i]] = lse[job->place[i]] - job->label_logit[i];
+        count[job->place[i]] = 1;
+    }
+}
+
 static void forward_run(const struct cpu_call *call)
 {
     const struct forward *f = call->prepared;
@@ -451,6 +464,10 @@ static void forward_run(const struct cpu_call *call)
         return;
     }
     const float *lse = call->out[2];
+    if (s->by_row) {
+        put_rows(&job, lse);
+        return;
+    }
     double total = 0;
     for (int64_t i = 0; i < job.n_used; i++) {
         total += (double)(lse[job.place[i]] - label_logit[i]);
@@ -704,6 +721,24 @@ static void find_rows(struct backward_job *job)
     }
 }
 
+/* Logits of n rows of a block -> d. */
+static void put_slope(const struct backward_job *job, const struct cpu_block *block,
+                      const float *logits, int64_t n)
+{
+    const struct loss_shape *s = &job->b->s;
+    const float *dsum = job->call->in[0];
+    const int64_t first = s->first + job->c * s->chunk + block->j;
+    const int64_t step = s->by_row ? 1 : n; /* rows with one dsum */
+    for (int64_t i = 0; i < n; i += step) {
+        const int64_t row = block->i + i;
+        job->b->vector->softmax_grad(
+            s->dtype, logits + i * block->n, block->n, step, block->n, job->lse + row,
+            job->labels + row, first, (struct cpu_onehot){0, 1},
+            dsum[s->by_row ? job->place[row] : 0], s->cap,
+            job->d + (size_t)(row * s->stride + block->j) * sw_dtype_bytes(s->dtype), s->stride);
+    }
+}
+
 static void d_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct backward_job *job = ctx;
@@ -721,11 +756,7 @@ static void d_item(void *ctx, int64_t i_item, int i_worker)
                          (char *)logits + cpu_grid_block_bytes(grid));
     block.m = sw_min_i64(block.m, job->n_used - block.i); /* later rows of d stay 0 */
     finish_logits(b->vector, s, job->call->in[5], &block, first + block.j, logits);
-    b->vector->softmax_grad(
-        s->dtype, logits, block.n, block.m, block.n, job->lse + block.i, job->labels + block.i,
-        s->first + first + block.j, (struct cpu_onehot){0, 1}, *(const float *)job->call->in[0],
-        s->cap, job->d + (size_t)(block.i * s->stride + block.j) * sw_dtype_bytes(s->dtype),
-        s->stride);
+    put_slope(job, &block, logits, block.m);
 }
 
 /* Continues the sum over chunks of a row of a block; the last chunk rounds it. at: offset of its
@@ -826,10 +857,7 @@ static void take_d(void *ctx, const struct cpu_block *part, const float *c)
     float logits[DOT_PART];
     gather(c, part->n, logits);
     finish_logits(b->vector, s, job->call->in[5], part, first, logits);
-    b->vector->softmax_grad(
-        s->dtype, logits, part->n, 1, part->n, job->lse + part->i, job->labels + part->i,
-        s->first + first, (struct cpu_onehot){0, 1}, *(const float *)job->call->in[0], s->cap,
-        job->d + (size_t)(part->i * s->stride + part->j) * sw_dtype_bytes(s->dtype), s->stride);
+    put_slope(job, part, logits, 1);
 }
 
 static void take_dh(void *ctx, const struct cpu_block *part, const float *c)

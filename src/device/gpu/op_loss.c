@@ -48,6 +48,23 @@ static sw_status finish_loss(const struct gpu_call *call, const float *state, fl
     return SW_OK;
 }
 
+/* The same for LINEAR_CE, whose losses may be wanted one by one. */
+static sw_status finish_linear_ce(const struct gpu_call *call, const float *state, float *loss,
+                                  int64_t rows)
+{
+    const int32_t *labels = call->in[2];
+    if (!call->desc->op->attrs.linear_ce.by_row) {
+        return finish_loss(call, state, loss, labels, rows, 0, NULL);
+    }
+    struct gpu_loss_rows_args of_rows = {
+        .state = state, .lse = call->out[2], .loss = loss, .rows = rows};
+    GPU_LAUNCH(call, loss_rows, SW_GPU_PLAIN, sw_gpu_grid_for(rows, THREADS), &of_rows);
+    struct gpu_loss_each_args each = {
+        .loss = loss, .labels = labels, .out = call->out[0], .count = call->out[1], .rows = rows};
+    GPU_LAUNCH(call, loss_each, SW_GPU_PLAIN, sw_gpu_grid_for(rows, THREADS), &each);
+    return SW_OK;
+}
+
 /* ---- given logits ---- */
 
 static void query_logits(const struct gpu_device *dev, const struct sw_op_desc *desc,
@@ -385,8 +402,7 @@ static sw_status forward(const struct gpu_call *call)
         }
     }
     if (!l->partial) {
-        SW_TRY(finish_loss(call, state, (float *)(void *)(workspace + l->at_loss), call->in[2],
-                           l->rows, 0, NULL));
+        SW_TRY(finish_linear_ce(call, state, (float *)(void *)(workspace + l->at_loss), l->rows));
     }
     return SW_OK;
 }
@@ -437,7 +453,7 @@ static sw_status merge_words(const struct gpu_call *call)
     const int64_t rows = sw_shape_rows(&call->desc->in[0].shape);
     float *state = call->workspace;
     SW_TRY(join_parts(call, 3, rows, NULL));
-    return finish_loss(call, state, state + 3 * rows, call->in[2], rows, 0, NULL);
+    return finish_linear_ce(call, state, state + 3 * rows, rows);
 }
 const struct gpu_op sw_gpu_linear_ce_merge = {.query = query_merge, .run = merge_words};
 
@@ -531,6 +547,7 @@ static sw_status prepare_backward(struct gpu_device *dev, const struct sw_op_des
 static sw_status make_d(const struct gpu_call *call, const struct linear_ce *l, int64_t c)
 {
     char *workspace = call->workspace;
+    const bool by_row = call->desc->op->attrs.linear_ce.by_row;
     for (int64_t r = 0; r < l->n_runs; r++) {
         const int64_t row = r * l->rows_now;
         SW_TRY(make_logits(call, l, 1, c, r));
@@ -538,7 +555,8 @@ static sw_status make_d(const struct gpu_call *call, const struct linear_ce *l, 
             .logits = workspace + l->at_now,
             .bias = bias_of(call, l, 5, c),
             .labels = (const int32_t *)call->in[3] + row,
-            .dsum = call->in[0],
+            .dsum = (const float *)call->in[0] + (by_row ? row : 0),
+            .dsum_step = by_row,
             .lse = (const float *)call->in[4] + row,
             .d = gpu_behind(workspace + l->at_d, row * l->chunk, l->dtype),
             .first = l->first + c * l->chunk,

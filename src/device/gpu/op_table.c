@@ -15,7 +15,7 @@ extern const struct gpu_op sw_gpu_accumulate, sw_gpu_adafactor_apply, sw_gpu_ada
     sw_gpu_stats_reset, sw_gpu_sum_rows, sw_gpu_update, sw_gpu_not_equal, sw_gpu_shift_right,
     sw_gpu_mask_rows, sw_gpu_concat, sw_gpu_masked_mean, sw_gpu_element_loss, sw_gpu_relative_bias,
     sw_gpu_relative_scores, sw_gpu_relative_scores_grad, sw_gpu_image, sw_gpu_lstm,
-    sw_gpu_lstm_grad, sw_gpu_trim;
+    sw_gpu_lstm_grad, sw_gpu_trim, sw_gpu_preference;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -88,4 +88,6 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_LSTM] = &sw_gpu_lstm,
     [SW_OP_LSTM_GRAD] = &sw_gpu_lstm_grad,
     [SW_OP_TRIM] = &sw_gpu_trim,
+    [SW_OP_PREFERENCE] = &sw_gpu_preference,
+    [SW_OP_PREFERENCE_GRAD] = &sw_gpu_preference,
 };

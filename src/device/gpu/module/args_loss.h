@@ -8,7 +8,16 @@
     X(loss_stats)                                                                                  \
     X(loss_rows)                                                                                   \
     X(loss_sum)                                                                                    \
-    X(loss_slope) X(loss_bias) X(loss_total) X(loss_merge) X(element_loss) X(element_loss_grad)
+    X(loss_slope)                                                                                  \
+    X(loss_bias)                                                                                   \
+    X(loss_total)                                                                                  \
+    X(loss_merge)                                                                                  \
+    X(loss_each)                                                                                   \
+    X(element_loss)                                                                                \
+    X(element_loss_grad)                                                                           \
+    X(preference_values)                                                                           \
+    X(preference)                                                                                  \
+    X(preference_grad)
 
 /* Adds logits of columns first .. first + n - 1 to the state of rows, from `before` to `state` or
  * in place. The state [3, rows] is the label's logit (NaN until its column was seen), the
@@ -51,6 +60,14 @@ struct gpu_loss_sum_args {
     int64_t rows;
     int64_t beyond; /* labels from here on are ignored; 0 = none are */
 };
+/* Loss and count of each row; 0 if its label is ignored. */
+struct gpu_loss_each_args {
+    const double *skip;
+    const float *loss;
+    const int32_t *labels;
+    float *out, *count;
+    int64_t rows;
+};
 /* d = (exp(logit - lse) - smooth - (1 - smoothing) onehot) dsum, times the slope of the cap; 0 if
  * the label is ignored. One block per row. The instance is d's type. */
 struct gpu_loss_slope_args {
@@ -61,6 +78,7 @@ struct gpu_loss_slope_args {
     const float *dsum, *lse;
     void *d;
     int64_t first, n, ld, ld_d;
+    int64_t dsum_step; /* 1: dsum has an element for each row, starting at the first of these */
     int64_t padding; /* columns of d after those, which become 0 */
     int64_t beyond;  /* as in gpu_loss_sum_args */
     float cap, smooth, smoothing;
@@ -83,6 +101,22 @@ struct gpu_element_loss_args {
     void *dx;
     int64_t n;
     int binary, out_type;
+};
+/* PREFERENCE and its gradient; see struct sw_preference_attrs, whose kinds `kind` numbers.
+ * preference_values makes each row's value and count (a thread per row), preference the outputs
+ * (one thread), preference_grad dx (a thread per row). */
+struct gpu_preference_args {
+    const double *skip;
+    const float *x, *counts; /* [rows, width] */
+    const float *reference;  /* [rows]; NULL = 0 */
+    const int32_t *kinds;    /* [rows]; NULL = rows are pairs */
+    double *value, *count;   /* [rows] */
+    float *sum, *n, *values, *totals;
+    const float *dsum;
+    float *dx;
+    int64_t rows, width;
+    double beta, smoothing, desirable, undesirable;
+    int kind, mean;
 };
 /* Sums over blocks of rows of d, and then of those sums, in order. A block has 256 columns;
  * loss_bias has as many blocks as needed for each block of rows. The instances are the types of d

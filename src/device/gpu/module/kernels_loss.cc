@@ -160,6 +160,18 @@ SW_KERNEL(THREADS) void loss_sum(struct gpu_loss_sum_args args)
     add_up(s, sum, count, args.sum, args.count);
 }
 
+SW_KERNEL(THREADS) void loss_each(struct gpu_loss_each_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t r = first_element(); r < args.rows; r += grid_threads()) {
+        const bool counts = args.labels[r] != IGNORED;
+        args.out[r] = counts ? args.loss[r] : 0.0f;
+        args.count[r] = counts ? 1.0f : 0.0f;
+    }
+}
+
 template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_args args)
 {
     if (skipped(args.skip)) {
@@ -167,7 +179,7 @@ template <typename T> SW_KERNEL(THREADS) void loss_slope(struct gpu_loss_slope_a
     }
     const int64_t row = block_x();
     const int32_t label = args.labels[row];
-    const float lse = args.lse[row], dsum = *args.dsum;
+    const float lse = args.lse[row], dsum = args.dsum[row * args.dsum_step];
     const bool counts = label != IGNORED && (args.beyond == 0 || label < args.beyond);
     for (int64_t j = thread_index(); j < args.n; j += THREADS) {
         const float product = load_any(args.logits, args.logits_type, row * args.ld + j);
@@ -254,5 +266,5 @@ static const struct sw_gpu_kernel rows[] = {
     SW_PLAIN(loss_sum, THREADS),          SW_FLOATS(loss_slope, THREADS),
     SW_FLOATS(loss_bias, THREADS),        SW_FLOATS(loss_total, THREADS),
     SW_PLAIN(loss_merge, THREADS),        SW_FLOATS(element_loss, THREADS),
-    SW_FLOATS(element_loss_grad, THREADS)};
+    SW_FLOATS(element_loss_grad, THREADS), SW_PLAIN(loss_each, THREADS)};
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};

@@ -63,3 +63,4 @@ extern const struct sw_gpu_kernels sw_gpu_kernels_rows;
 extern const struct sw_gpu_kernels sw_gpu_kernels_relative;
 extern const struct sw_gpu_kernels sw_gpu_kernels_image;
 extern const struct sw_gpu_kernels sw_gpu_kernels_lstm;
+extern const struct sw_gpu_kernels sw_gpu_kernels_preference;
