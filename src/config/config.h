@@ -227,6 +227,15 @@ struct sw_lora_config {
     struct sw_config_numbers layers_to_transform;
 };
 
+/* Losses of preferences (tasks dpo, orpo, kto), under TRL's names where it has them. */
+enum sw_preference_loss { SW_PREFERENCE_LOSS_SIGMOID, SW_PREFERENCE_LOSS_IPO };
+struct sw_preference_config {
+    int64_t loss; /* enum sw_preference_loss */
+    double beta, desirable, undesirable;
+    const char *reference; /* model folder or preset; NULL = the base of the training */
+    int64_t log_probs;     /* 0: sums over the tokens of a response; 1: means */
+};
+
 /* Activation recomputation: activations that backward computes again instead of keeping them. */
 struct sw_recompute {
     int64_t every;  /* keep only the input of every n blocks; 0 = keep all; or SW_CONFIG_AUTO */
@@ -294,6 +303,7 @@ struct sw_spillway_config {
     const char *trace;               /* file; NULL = none */
     int64_t trace_first, trace_last; /* steps; 0 = not given */
     struct sw_lora_config lora;
+    struct sw_preference_config preference;
 };
 
 struct sw_config {
