@@ -98,12 +98,27 @@ struct sw_weights *sw_engine_weights(sw_engine *e);
  * step. Collective. After a failure it is still due. */
 sw_status sw_engine_settle(sw_engine *e);
 
+/* Most totals of a micro-batch, and most numbers that sw_engine_evaluate writes. */
+enum {
+    SW_ENGINE_MAX_TOTALS = 7,
+    SW_ENGINE_MAX_SUMS = 2 * (SW_TASK_MAX_LOSSES + SW_ENGINE_MAX_TOTALS)
+};
+/* Sums and counts that the metrics of preferences are made of (SW_PREFERENCE_TOTALS): their number,
+ * and those of the last step over all ranks. */
+int sw_engine_n_totals(const sw_engine *e);
+const double *sw_engine_totals(const sw_engine *e);
+/* A metric from such totals; NaN = they do not give it. */
+double sw_engine_metric(enum sw_metric metric, const double *totals);
+/* The log-probability of each row of the batch that sw_engine_evaluate ran last, [rows]. */
+sw_status sw_engine_log_probs(sw_engine *e, float *out);
+
 /* Losses of the last step on this rank: sum and count of each term of each micro-batch, [local,
- * terms, 2]. */
+ * terms + totals, 2]. */
 const double *sw_engine_losses(const sw_engine *e);
 /* Terms in the loss of a micro-batch: one for each loss of the task. */
 int sw_engine_terms(const sw_engine *e);
-/* sw_evaluate, term by term: writes the sum and count of each, [terms, 2]. */
+/* sw_evaluate, term by term: writes the sum and count of each, then the totals, [terms + totals,
+ * 2]. */
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out);
 /* The loss for such sums and counts, added up over batches. */
 double sw_engine_mean_loss(const struct sw_engine *e, const double *terms);

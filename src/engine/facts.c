@@ -7,8 +7,9 @@
 
 static struct sw_task_sizes sizes_of(const struct sw_engine *e)
 {
-    const struct sw_forward_spec spec = {
-        .batch = e->sizes.batch, .tokens = e->sizes.tokens, .targets = e->sizes.targets};
+    const struct sw_forward_spec spec = {.batch = e->sizes.rows * e->sizes.batch,
+                                         .tokens = e->sizes.tokens,
+                                         .targets = e->sizes.targets};
     return e->weights.model ? sw_model_sizes(e->weights.model, &spec) : (struct sw_task_sizes){0};
 }
 

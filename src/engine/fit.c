@@ -34,7 +34,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         return loss;
     }
     const struct sw_forward_spec forward = {
-        .batch = r->batch,
+        .batch = r->batch * (r->cache > 0 ? 1 : e->sizes.rows),
         .tokens = r->tokens,
         .targets = e->sizes.targets,
         .has_mask = e->options.inputs.mask && r->cache == 0,
@@ -43,6 +43,12 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         .want_logits = r->logits,
         .want_hidden = r->hidden,
         .smoothing = c->label_smoothing,
+        .preference = {.kind = c->preference.loss == SW_PREFERENCE_LOSS_IPO ? SW_PREFERENCE_IPO
+                                                                            : SW_PREFERENCE_SIGMOID,
+                       .beta = c->preference.beta,
+                       .desirable = c->preference.desirable,
+                       .undesirable = c->preference.undesirable,
+                       .mean = c->preference.log_probs == 1},
         .cache_tokens = r->cache,
         .is_source = r->source,
     };

@@ -2,6 +2,9 @@
 // The loss of a micro-batch is a sum of terms; each is a weight times the mean over the term's own
 // targets. A program returns the sum and the count of each term, so that losses of micro-batches
 // and ranks can be combined term by term.
+#include <math.h>
+#include <string.h>
+
 #include "engine/private.h"
 
 /* "loss.sum", "loss.count"; for later terms "loss.1.sum". */
@@ -18,11 +21,12 @@ static const char *name_of(int term, bool count, char *buf, size_t cap)
 
 sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks)
 {
-    const size_t n = (size_t)(2 * SW_TASK_MAX_LOSSES * rounds);
+    const size_t n = (size_t)(SW_ENGINE_MAX_SUMS * rounds);
     l->local = sw_alloc_zero("engine", n, sizeof *l->local);
     l->all = sw_alloc_zero("engine", n * (size_t)ranks, sizeof *l->all);
     l->outputs = sw_alloc("engine", n * sizeof *l->outputs);
-    SW_TRY_ALLOC(l->local && l->all && l->outputs ? l : NULL, "the losses of a step");
+    l->totals = sw_alloc_zero("engine", (size_t)rounds, sizeof *l->totals);
+    SW_TRY_ALLOC(l->local && l->all && l->outputs && l->totals ? l : NULL, "the losses of a step");
     return SW_OK;
 }
 
@@ -30,6 +34,7 @@ void sw_engine_close_losses(struct engine_loss *l)
 {
     sw_free(l->local);
     sw_free(l->outputs);
+    sw_free(l->totals);
     sw_free(l->all);
 }
 
@@ -79,10 +84,12 @@ void sw_engine_find_losses(struct engine_loss *l, const struct sw_plan *plan,
         const struct sw_program *program = &plan->programs[p->train];
         for (int micro = 0; micro < program->micro_batches; micro++) {
             find_outputs(l, program, micro, &l->outputs[2 * l->n_terms * micro]);
+            l->totals[micro] = sw_program_output(program, "totals", micro);
         }
     }
     if (p->eval >= 0) {
         find_outputs(l, &plan->programs[p->eval], 0, l->eval_outputs);
+        l->eval_totals = sw_program_output(&plan->programs[p->eval], "totals", 0);
     }
 }
 
@@ -110,14 +117,71 @@ void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s,
     const int ranks = sw_mesh_size(mesh, 1U << SW_AXIS_DATA);
     const double *all = sw_mesh_ranks(mesh) > 1 ? l->all : l->local;
     int from[SW_AXIS_COUNT] = {[SW_AXIS_PIPE] = sw_mesh_size(mesh, 1U << SW_AXIS_PIPE) - 1};
-    const int n = 2 * l->n_terms;
+    const int n = sw_engine_n_sums(l);
     l->sum = l->count = l->means = 0;
+    memset(l->step_totals, 0, sizeof l->step_totals);
     for (int64_t k = 0; k < s->micro_batches; k++) {
         from[SW_AXIS_DATA] = (int)(k % ranks);
         const double *loss = &all[n * (sw_mesh_rank(mesh, from) * s->rounds + k / ranks)];
         l->sum += loss[0];
         l->count += loss[1];
         l->means += mean(l, loss);
+        for (int i = 0; i < 2 * l->n_totals; i++) {
+            l->step_totals[i] += loss[2 * l->n_terms + i];
+        }
+    }
+}
+
+/* ---- metrics of preferences ---- */
+
+_Static_assert(2 * (int)SW_ENGINE_MAX_TOTALS == (int)SW_PREFERENCE_TOTALS, "all totals are kept");
+_Static_assert((int)SW_ENGINE_MAX_SUMS <= (int)SW_FETCHED, "an executor fetches them");
+
+int sw_engine_n_totals(const sw_engine *e)
+{
+    return e->loss.n_totals;
+}
+
+const double *sw_engine_totals(const sw_engine *e)
+{
+    return e->loss.step_totals;
+}
+
+static double mean_of(const double *totals, int at)
+{
+    return totals[at + 1] > 0 ? totals[at] / totals[at + 1] : (double)NAN;
+}
+
+double sw_engine_metric(enum sw_metric metric, const double *totals)
+{
+    const double chosen = mean_of(totals, SW_PREFERENCE_CHOSEN);
+    const double rejected = mean_of(totals, SW_PREFERENCE_REJECTED);
+    switch (metric) {
+    case SW_METRIC_ACCURACY:
+    case SW_METRIC_REWARDS_ACCURACIES:
+        return mean_of(totals, SW_PREFERENCE_RIGHT);
+    case SW_METRIC_REWARDS_MARGINS:
+    case SW_METRIC_MARGIN:
+        return chosen - rejected;
+    case SW_METRIC_REWARDS_CHOSEN:
+        return chosen;
+    case SW_METRIC_REWARDS_REJECTED:
+        return rejected;
+    case SW_METRIC_MEAN_REWARD:
+        return (chosen + rejected) / 2;
+    case SW_METRIC_LOGPS_CHOSEN:
+        return mean_of(totals, SW_PREFERENCE_LOGPS_CHOSEN);
+    case SW_METRIC_LOGPS_REJECTED:
+        return mean_of(totals, SW_PREFERENCE_LOGPS_REJECTED);
+    case SW_METRIC_NLL:
+        return -mean_of(totals, SW_PREFERENCE_LOGPS_CHOSEN);
+    case SW_METRIC_LOG_ODDS_RATIO:
+    case SW_METRIC_KL:
+        return mean_of(totals, SW_PREFERENCE_MORE);
+    case SW_METRIC_LOG_ODDS_CHOSEN:
+        return mean_of(totals, SW_PREFERENCE_ODDS);
+    default:
+        return NAN;
     }
 }
 

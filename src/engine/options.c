@@ -2,6 +2,14 @@
 // Checks the configuration and the options against the opened model, and sizes rows and texts.
 #include "engine/private.h"
 
+/* DPO's sigmoid loss takes a share of the pairs as swapped. */
+static bool takes_swapped(const struct sw_engine *e, const struct sw_task_loss *loss)
+{
+    const struct sw_spillway_config *c = &e->config->spillway;
+    return loss->kind == SW_LOSS_PREFERENCE && c->preference.loss == SW_PREFERENCE_LOSS_SIGMOID &&
+           c->label_smoothing < 0.5;
+}
+
 /* Label smoothing applies to cross-entropy losses; other losses refuse it. */
 static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engine_options *o)
 {
@@ -9,8 +17,9 @@ static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engi
     const struct sw_task *task = e->weights.model ? e->weights.model->task : NULL;
     bool fits = task != NULL;
     for (int i = 0; task && i < task->n_losses; i++) {
-        fits = fits &&
-               (task->losses[i].kind == SW_LOSS_CLASSES || task->losses[i].kind == SW_LOSS_PLACE);
+        fits =
+            fits && (task->losses[i].kind == SW_LOSS_CLASSES ||
+                     task->losses[i].kind == SW_LOSS_PLACE || takes_swapped(e, &task->losses[i]));
     }
     if (smoothing == 0 || fits || (!o->train.wanted && !o->evaluate.loss)) {
         return SW_OK;
@@ -23,7 +32,7 @@ static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engi
     }
     return SW_FAIL(SW_E_CONFIG,
                    "spillway.label_smoothing %g: the loss of the task \"%s\" is not a cross "
-                   "entropy over classes",
+                   "entropy over classes, nor DPO's sigmoid with smoothing below 0.5",
                    smoothing, task->name);
 }
 
@@ -85,6 +94,7 @@ sw_status sw_engine_open_source(struct sw_engine *e)
 {
     const struct sw_engine_options *o = &e->options;
     e->weights.source.dtype = SW_F32;
+    e->sizes.rows = 1;
     if (!o->model.path) {
         return o->model.forward ? check_smoothing(e, o)
                                 : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
@@ -93,6 +103,8 @@ sw_status sw_engine_open_source(struct sw_engine *e)
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");
     }
     SW_TRY(sw_weights_open(&e->weights));
+    e->sizes.rows = sw_task_rows(e->weights.model->task);
+    e->loss.n_totals = e->sizes.rows > 1 ? SW_ENGINE_MAX_TOTALS : 0;
     SW_TRY(size_texts(o, e->weights.model, e->config->parallel.context, &e->sizes));
     if (o->model.vocab_size > e->weights.model->vocab) {
         return SW_FAIL(SW_E_CONFIG,

@@ -38,13 +38,16 @@ struct engine_trace {
 struct engine_loss {
     bool by_tokens; /* weighted by 1 / targets of the step, instead of the micro-batch */
     int n_terms;
+    int n_totals; /* sums and counts for metrics, after those of the terms */
     double weights[SW_TASK_MAX_LOSSES];
     double row_weight; /* attrs.loss_mean.weight */
     /* training program: [rounds, terms, 2]; [1, terms, 2] if it holds one micro-batch */
     const struct sw_port **outputs;
     const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
-    double *local; /* [rounds, terms, 2] of this rank */
-    double *all;   /* [world, rounds, terms, 2] */
+    const struct sw_port **totals, *eval_totals;  /* [rounds] or [1], likewise; NULL = none */
+    double *local;                                /* [rounds, terms + totals, 2] of this rank */
+    double *all;                                  /* [world, rounds, terms + totals, 2] */
+    double step_totals[2 * SW_ENGINE_MAX_TOTALS]; /* of the last step, over all ranks */
     /* Last step, added up in the order of k: sum and count of the first term, and the losses of the
      * micro-batches. */
     double sum, count, means;
@@ -64,11 +67,12 @@ struct engine_optimizer {
 struct engine_sizes {
     int64_t batch, tokens, targets; /* of a micro-batch: B, T, and U for an encoder-decoder */
     int64_t micro_batches;          /* of a step, over all ranks: K */
+    int64_t rows;                   /* of a sample in a micro-batch: 1, or 2 for preferences */
     int64_t rounds, local;          /* on this rank: micro-steps, ceil(K / R), and micro-batches */
 };
 static inline int64_t sw_engine_scratch_elems(const struct engine_sizes *s)
 {
-    return sw_max_i64(SW_WEIGHTS_SCRATCH, s->batch * sw_max_i64(s->tokens, s->targets));
+    return sw_max_i64(SW_WEIGHTS_SCRATCH, s->rows * s->batch * sw_max_i64(s->tokens, s->targets));
 }
 
 /* Progress of the training. */
@@ -204,6 +208,11 @@ uint64_t sw_engine_hash_rates(const struct engine_optimizer *o, uint64_t h);
 void sw_engine_next_rates(struct engine_optimizer *o, int64_t applied);
 
 /* ---- loss.c ---- */
+/* Numbers of a micro-batch: sums and counts of its terms, then of its totals. */
+static inline int sw_engine_n_sums(const struct engine_loss *l)
+{
+    return 2 * (l->n_terms + l->n_totals);
+}
 /* Allocates the losses of a step. */
 sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks);
 void sw_engine_close_losses(struct engine_loss *l);

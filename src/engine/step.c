@@ -115,15 +115,16 @@ static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 {
     const int n = 2 * e->loss.n_terms;
     const struct sw_port *const *from = &e->loss.outputs[n * micro];
+    const struct sw_port *totals = e->loss.totals[micro];
     for (int i = 0; i < n && from[i]; i++) {
         SW_TRY(sw_executor_fetch(e->executor, from[i], j, i));
     }
-    return SW_OK;
+    return totals ? sw_executor_fetch(e->executor, totals, j, n) : SW_OK;
 }
 
 static void take_loss(struct sw_engine *e, int64_t j)
 {
-    const int n = e->loss.outputs[0] ? 2 * e->loss.n_terms : 0;
+    const int n = e->loss.outputs[0] ? sw_engine_n_sums(&e->loss) : 0;
     for (int i = 0; i < n; i++) {
         e->loss.local[n * j + i] = sw_executor_fetched(e->executor, j, i);
     }
@@ -134,7 +135,7 @@ static sw_status total_losses(struct sw_engine *e)
 {
     struct engine_loss *l = &e->loss;
     if (e->world.size > 1) {
-        const size_t n = (size_t)(2 * l->n_terms * e->sizes.rounds);
+        const size_t n = (size_t)(sw_engine_n_sums(l) * e->sizes.rounds);
         SW_TRY(sw_comm_all_gather(e->options.run.comm, l->local, l->all, n * sizeof *l->local,
                                   "the losses"));
     }
@@ -326,7 +327,7 @@ sw_status sw_forward(sw_engine *e, const struct sw_batch *batch, double *out_los
     SW_TRY(join(e));
     take_loss(e, round);
     if (out_loss) {
-        *out_loss = sw_engine_mean_loss(e, &e->loss.local[2 * e->loss.n_terms * round]);
+        *out_loss = sw_engine_mean_loss(e, &e->loss.local[sw_engine_n_sums(&e->loss) * round]);
     }
     return SW_OK;
 }
@@ -417,13 +418,28 @@ sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double 
     for (int i = 0; i < 2 * e->loss.n_terms; i++) {
         SW_TRY(sw_engine_read_scalar(e, e->loss.eval_outputs[i], &out[i]));
     }
+    float totals[2 * SW_ENGINE_MAX_TOTALS];
+    SW_TRY(e->loss.n_totals > 0 ? sw_engine_read_output(e, e->loss.eval_totals, totals) : SW_OK);
+    for (int i = 0; i < 2 * e->loss.n_totals; i++) {
+        out[2 * e->loss.n_terms + i] = (double)totals[i];
+    }
     return SW_OK;
+}
+
+sw_status sw_engine_log_probs(sw_engine *e, float *out)
+{
+    const struct sw_port *port =
+        e->programs.eval < 0
+            ? NULL
+            : sw_program_output(&e->plan->programs[e->programs.eval], "log_probs", 0);
+    return port ? sw_engine_read_output(e, port, out)
+                : SW_FAIL(SW_E_ARG, "the program has no log-probabilities of responses");
 }
 
 sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_sum,
                       double *out_count)
 {
-    double terms[2 * SW_TASK_MAX_LOSSES];
+    double terms[SW_ENGINE_MAX_SUMS];
     SW_TRY(sw_engine_evaluate(e, batch, terms));
     const bool one = e->loss.n_terms == 1 && e->loss.weights[0] == 1;
     *out_sum = one ? terms[0] : sw_engine_mean_loss(e, terms);

@@ -28,6 +28,69 @@ static void add_term(struct sw_head *head, int i, sw_value mean)
     head->loss = head->loss < 0 ? term : sw_add(head->g, head->loss, term);
 }
 
+/* Names what metrics and references are made of: the log-probabilities of rows, and totals. */
+static sw_value preference_of(const struct sw_head *head, const struct sw_preference_spec *spec)
+{
+    sw_value values, totals;
+    const sw_value loss = sw_preference_loss(head->g, spec, &values, &totals);
+    if (loss >= 0) {
+        sw_output(head->g, "log_probs", values);
+        sw_output(head->g, "totals", totals);
+    }
+    return loss;
+}
+
+/* Scores [R,1]; labels f32 [R], NaN for rows that do not count. */
+static sw_value reward_loss(const struct sw_head *head, sw_value scores, sw_value labels)
+{
+    sw_graph *g = head->g;
+    const int64_t rows = head->spec->batch;
+    scores = sw_to_statistic(g, scores);
+    const struct sw_preference_spec spec = {
+        .attrs = {.kind = SW_PREFERENCE_REWARD, .beta = 1},
+        .x = sw_reshape(g, sw_scale(g, scores, -1), SW_SHAPE(rows, 1)),
+        .counts = sw_reshape(g, labels, SW_SHAPE(rows, 1)),
+        .reference = SW_NO_VALUE,
+        .kinds = SW_NO_VALUE,
+    };
+    return preference_of(head, &spec);
+}
+
+/* The kind of the loss, and the inputs that only some kinds have. */
+static struct sw_preference_spec preference_spec(const struct sw_head *head, int i)
+{
+    const struct sw_task *task = head->model->task;
+    struct sw_preference_spec out = {
+        .attrs = head->spec->preference, .reference = SW_NO_VALUE, .kinds = SW_NO_VALUE};
+    switch (task->losses[i].kind) {
+    case SW_LOSS_ODDS:
+        out.attrs.kind = SW_PREFERENCE_ORPO;
+        out.attrs.mean = true;
+        break;
+    case SW_LOSS_UNPAIRED:
+        out.attrs.kind = SW_PREFERENCE_KTO;
+        out.kinds = sw_model_input(head->g, head->model, head->spec, "kinds");
+        break;
+    default:
+        out.attrs.smoothing = head->spec->smoothing;
+        break;
+    }
+    if (sw_task_input_of(task, SW_TASK_REFERENCE)) {
+        out.reference = sw_model_input(head->g, head->model, head->spec, SW_TASK_REFERENCE);
+    }
+    return out;
+}
+
+/* The log-probabilities of tokens, which logits = h weight^T + bias give, compared by row. */
+static sw_value token_preference(const struct sw_head *head, int i, sw_value h, sw_value weight,
+                                 sw_value bias, double cap)
+{
+    struct sw_preference_spec spec = preference_spec(head, i);
+    spec.x =
+        sw_linear_token_losses(head->g, h, weight, bias, labels_of(head, i), cap, &spec.counts);
+    return preference_of(head, &spec);
+}
+
 static sw_value loss_of(const struct sw_head *head, int i, sw_value logits)
 {
     const sw_value labels = labels_of(head, i);
@@ -37,10 +100,12 @@ static sw_value loss_of(const struct sw_head *head, int i, sw_value logits)
         return sw_binary_cross_entropy(head->g, logits, labels);
     case SW_LOSS_SQUARES:
         return sw_mean_squared_error(head->g, logits, labels);
+    case SW_LOSS_REWARD:
+        return reward_loss(head, logits, labels);
     case SW_LOSS_PLACE:
         spec.ignores_beyond = true;
         break;
-    case SW_LOSS_CLASSES:
+    default:
         break;
     }
     return sw_cross_entropy_of(head->g, logits, labels, &spec);
@@ -70,7 +135,9 @@ void sw_head_linear_term(struct sw_head *head, int i, sw_value h, sw_value read,
         sw_output(g, head->model->task->losses[i].output,
                   capped(g, sw_linear(g, read, weight, bias, false), cap));
     }
-    if (head->spec->has_labels) {
+    if (head->spec->has_labels && sw_task_rows(head->model->task) > 1) {
+        add_term(head, i, token_preference(head, i, h, weight, bias, cap));
+    } else if (head->spec->has_labels) {
         add_term(head, i,
                  sw_smoothed_linear_cross_entropy(g, h, weight, bias, labels_of(head, i), cap,
                                                   head->spec->smoothing));

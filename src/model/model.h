@@ -14,14 +14,16 @@
  * values for the decoder. The other takes a token, decoder_input_ids i32 [B,1], and gives its
  * logits. */
 struct sw_forward_spec {
-    int64_t batch, tokens;
-    int64_t targets;  /* target tokens of an encoder-decoder */
-    bool has_mask;    /* decoders take attention_mask; encoders always do */
-    bool has_labels;  /* output "loss" */
-    bool want_logits; /* outputs of the task's losses; with a cache, logits are [B,V] */
+    int64_t batch, tokens; /* batch: rows; a sample may be two (sw_task_rows) */
+    int64_t targets;       /* target tokens of an encoder-decoder */
+    bool has_mask;         /* decoders take attention_mask; encoders always do */
+    bool has_labels;       /* output "loss" */
+    bool want_logits;      /* outputs of the task's losses; with a cache, logits are [B,V] */
     bool want_hidden; /* outputs "hidden.I": the input of layer I; the last is the head's input */
     bool is_packed;   /* rows hold several documents: positions i32 [B,T], segments i32 [B,T] */
-    double smoothing; /* label smoothing in cross-entropy losses */
+    double smoothing; /* label smoothing in cross-entropy losses, and in DPO */
+    /* losses of preferences; kind: SIGMOID or IPO for a task that leaves it open */
+    struct sw_preference_attrs preference;
     int64_t cache_tokens; /* tokens whose keys and values are kept as states; 0 = no cache */
     bool is_source;       /* with a cache: builds the encoder's program */
 };

@@ -353,7 +353,10 @@ static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json
     const char *const *tasks = tasks_beside(model->task->head, &problem);
     const bool said = sw_json_get(config, "num_labels") || sw_json_get(config, "id2label");
     SW_TRY(sw_model_read_labels(doc, config, &model->labels));
-    if (options && options->labels > 0) {
+    if (model->task->n_losses > 0 && model->task->losses[0].kind == SW_LOSS_REWARD) {
+        model->has_other_labels = said && model->labels != 1;
+        model->labels = 1;
+    } else if (options && options->labels > 0) {
         model->has_other_labels = said && options->labels != model->labels;
         model->labels = options->labels;
     } else if (problem == NUMBERS && !said && model->is_other_class) {

@@ -43,10 +43,11 @@ sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, i
 sw_status sw_executor_fetch(struct sw_executor *ex, const struct sw_port *port, int64_t round,
                             int i)
 {
-    SW_TRY(check_bytes(port, sizeof *ex->fetched));
-    SW_ASSERT(round < ex->n_rows && i < SW_FETCHED);
+    const size_t bytes = sw_port_bytes(port);
+    SW_ASSERT(port->dtype == SW_F32 && round < ex->n_rows &&
+              (size_t)i + bytes / sizeof *ex->fetched <= SW_FETCHED);
     return sw_device_copy(ex->dev, ex->compute, &ex->fetched[round * SW_FETCHED + i],
-                          sw_executor_slot(ex, &port->at, round), sizeof *ex->fetched);
+                          sw_executor_slot(ex, &port->at, round), bytes);
 }
 
 double sw_executor_fetched(const struct sw_executor *ex, int64_t round, int i)

@@ -26,6 +26,8 @@
 #define LABEL_ROW(name) {(name), NULL, SW_I32, ONE_A_ROW, SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
 #define NUMBERS \
     {"labels", NULL, SW_F32, ROW_OF(SW_DIM_LABELS), SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
+#define NUMBER_ROW(name) \
+    {(name), NULL, SW_F32, ONE_A_ROW, SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
 // clang-format on
 
 static const struct sw_task_input causal_inputs[] = {IDS, MASK, POSITIONS, SEGMENTS,
@@ -40,6 +42,17 @@ static const struct sw_task_input class_inputs[] = {IDS,       MASK,    TYPES,
 static const struct sw_task_input number_inputs[] = {IDS, MASK, TYPES, POSITIONS, NUMBERS};
 static const struct sw_task_input answer_inputs[] = {
     IDS, MASK, TYPES, POSITIONS, LABEL_ROW("start_positions"), LABEL_ROW("end_positions")};
+static const struct sw_task_input dpo_inputs[] = {IDS, MASK, POSITIONS, LABEL_EACH(SW_DIM_TOKENS),
+                                                  NUMBER_ROW(SW_TASK_REFERENCE)};
+static const struct sw_task_input orpo_inputs[] = {IDS, MASK, POSITIONS, LABEL_EACH(SW_DIM_TOKENS)};
+static const struct sw_task_input kto_inputs[] = {IDS,
+                                                  MASK,
+                                                  POSITIONS,
+                                                  LABEL_EACH(SW_DIM_TOKENS),
+                                                  NUMBER_ROW(SW_TASK_REFERENCE),
+                                                  LABEL_ROW("kinds")};
+static const struct sw_task_input reward_inputs[] = {IDS,       MASK,    TYPES,
+                                                     POSITIONS, LENGTHS, NUMBER_ROW("labels")};
 static const struct sw_task_input trunk_inputs[] = {IDS, MASK, TYPES, POSITIONS};
 static const struct sw_task_input image_inputs[] = {PIXELS, LABEL_ROW("labels")};
 static const struct sw_task_input image_number_inputs[] = {PIXELS, NUMBERS};
@@ -56,6 +69,14 @@ static const struct sw_task_loss pretrain_losses[] = {
 static const struct sw_task_loss bits_of[] = {{SW_LOSS_BITS, "labels", "logits", NULL, 1, false}};
 static const struct sw_task_loss squares_of[] = {
     {SW_LOSS_SQUARES, "labels", "logits", NULL, 1, false}};
+static const struct sw_task_loss dpo_losses[] = {
+    {SW_LOSS_PREFERENCE, "labels", "logits", NULL, 1, true}};
+static const struct sw_task_loss orpo_losses[] = {
+    {SW_LOSS_ODDS, "labels", "logits", NULL, 1, true}};
+static const struct sw_task_loss kto_losses[] = {
+    {SW_LOSS_UNPAIRED, "labels", "logits", NULL, 1, true}};
+static const struct sw_task_loss reward_losses[] = {
+    {SW_LOSS_REWARD, "labels", "logits", NULL, 1, false}};
 static const struct sw_task_loss answer_losses[] = {
     {SW_LOSS_PLACE, "start_positions", "start_logits", NULL, 0.5, false},
     {SW_LOSS_PLACE, "end_positions", "end_logits", NULL, 0.5, false}};
@@ -69,6 +90,24 @@ static const enum sw_metric of_bits[] = {SW_METRIC_F1, SW_METRIC_ACCURACY};
 static const enum sw_metric of_numbers[] = {SW_METRIC_PEARSON};
 static const enum sw_metric of_entities[] = {SW_METRIC_ENTITY_F1, SW_METRIC_ACCURACY};
 static const enum sw_metric of_answers[] = {SW_METRIC_ANSWER_F1, SW_METRIC_EXACT};
+
+static const enum sw_metric of_dpo[] = {SW_METRIC_REWARDS_ACCURACIES, SW_METRIC_REWARDS_MARGINS,
+                                        SW_METRIC_REWARDS_CHOSEN,     SW_METRIC_REWARDS_REJECTED,
+                                        SW_METRIC_LOGPS_CHOSEN,       SW_METRIC_LOGPS_REJECTED};
+static const enum sw_metric of_orpo[] = {SW_METRIC_REWARDS_ACCURACIES,
+                                         SW_METRIC_REWARDS_MARGINS,
+                                         SW_METRIC_REWARDS_CHOSEN,
+                                         SW_METRIC_REWARDS_REJECTED,
+                                         SW_METRIC_LOGPS_CHOSEN,
+                                         SW_METRIC_LOGPS_REJECTED,
+                                         SW_METRIC_NLL,
+                                         SW_METRIC_LOG_ODDS_RATIO,
+                                         SW_METRIC_LOG_ODDS_CHOSEN};
+static const enum sw_metric of_kto[] = {SW_METRIC_REWARDS_MARGINS,  SW_METRIC_REWARDS_CHOSEN,
+                                        SW_METRIC_REWARDS_REJECTED, SW_METRIC_LOGPS_CHOSEN,
+                                        SW_METRIC_LOGPS_REJECTED,   SW_METRIC_KL};
+static const enum sw_metric of_reward[] = {SW_METRIC_ACCURACY, SW_METRIC_MARGIN,
+                                           SW_METRIC_MEAN_REWARD};
 
 #define ROW(inputs, losses, metrics)                                                               \
     inputs, (int)SW_LEN(inputs), losses, (int)SW_LEN(losses), metrics, (int)SW_LEN(metrics)
@@ -94,6 +133,14 @@ static const struct sw_task tasks[] = {
      ROW(token_inputs, class_of, of_entities)},
     {"answers", "the place of an answer in a text", "answers", SW_ROWS_ANSWERS,
      ROW(answer_inputs, answer_losses, of_answers)},
+    {"dpo", "which of two responses is preferred (DPO, IPO)", "causal", SW_ROWS_PREFERENCES,
+     ROW(dpo_inputs, dpo_losses, of_dpo)},
+    {"orpo", "the preferred response, against the other one (ORPO)", "causal", SW_ROWS_PREFERENCES,
+     ROW(orpo_inputs, orpo_losses, of_orpo)},
+    {"kto", "whether a response is desirable (KTO)", "causal", SW_ROWS_PREFERENCES,
+     ROW(kto_inputs, kto_losses, of_kto)},
+    {"reward", "a score, higher for the preferred response", "regression", SW_ROWS_PREFERENCES,
+     ROW(reward_inputs, reward_losses, of_reward)},
     {"embed", "nothing: texts become vectors", "embed", SW_ROWS_NONE, trunk_inputs,
      (int)SW_LEN(trunk_inputs), NULL, 0, NULL, 0},
     {"images", "one of several classes for an image", "images", SW_ROWS_IMAGES,
@@ -166,6 +213,18 @@ static const char *const metric_names[SW_METRIC_COUNT] = {
     [SW_METRIC_EXACT] = "exact_match",
     [SW_METRIC_ANSWER_F1] = "answer_f1",
     [SW_METRIC_ENTITY_F1] = "entity_f1",
+    [SW_METRIC_REWARDS_ACCURACIES] = "rewards/accuracies",
+    [SW_METRIC_REWARDS_MARGINS] = "rewards/margins",
+    [SW_METRIC_REWARDS_CHOSEN] = "rewards/chosen",
+    [SW_METRIC_REWARDS_REJECTED] = "rewards/rejected",
+    [SW_METRIC_LOGPS_CHOSEN] = "logps/chosen",
+    [SW_METRIC_LOGPS_REJECTED] = "logps/rejected",
+    [SW_METRIC_NLL] = "nll_loss",
+    [SW_METRIC_LOG_ODDS_RATIO] = "log_odds_ratio",
+    [SW_METRIC_LOG_ODDS_CHOSEN] = "log_odds_chosen",
+    [SW_METRIC_KL] = "kl",
+    [SW_METRIC_MARGIN] = "margin",
+    [SW_METRIC_MEAN_REWARD] = "mean_reward",
 };
 
 const char *sw_metric_name(enum sw_metric metric)
@@ -187,5 +246,8 @@ bool sw_metric_is_better(enum sw_metric metric, double a, double b)
     if (isnan(a) || isnan(b)) {
         return isnan(b) && !isnan(a);
     }
-    return metric == SW_METRIC_PERPLEXITY ? a < b : a > b;
+    const bool falls = metric == SW_METRIC_PERPLEXITY || metric == SW_METRIC_NLL ||
+                       metric == SW_METRIC_REWARDS_REJECTED || metric == SW_METRIC_LOGPS_REJECTED ||
+                       metric == SW_METRIC_KL;
+    return falls ? a < b : a > b;
 }

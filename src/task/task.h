@@ -53,9 +53,14 @@ struct sw_task_input {
 
 enum sw_loss_kind {
     SW_LOSS_CLASSES, /* cross-entropy; i32 labels, -100 ignored, mean over the others */
-    SW_LOSS_PLACE,  /* cross-entropy over the tokens of a row; a position out of range is ignored */
-    SW_LOSS_BITS,   /* binary cross-entropy for each label; f32 labels 0 or 1 */
-    SW_LOSS_SQUARES /* mean squared error; f32 labels */
+    SW_LOSS_PLACE, /* cross-entropy over the tokens of a row; a position out of range is ignored */
+    SW_LOSS_BITS,  /* binary cross-entropy for each label; f32 labels 0 or 1 */
+    SW_LOSS_SQUARES, /* mean squared error; f32 labels */
+    /* Losses of preferences (graph/op.h, struct sw_preference_attrs). A sample is two rows. */
+    SW_LOSS_PREFERENCE, /* DPO or IPO; i32 labels of tokens */
+    SW_LOSS_ODDS,       /* ORPO; i32 labels of tokens */
+    SW_LOSS_UNPAIRED,   /* KTO; i32 labels of tokens */
+    SW_LOSS_REWARD      /* a number a row; f32 labels: 1, or NaN for a row that does not count */
 };
 /* One term of the loss: weight times the mean over its own labels. The loss of a batch is the sum
  * of its terms. */
@@ -79,10 +84,23 @@ enum sw_metric {
     SW_METRIC_EXACT,    /* exact match with one of the wanted answers, normalized as in SQuAD */
     SW_METRIC_ANSWER_F1,
     SW_METRIC_ENTITY_F1,
+    /* Metrics of preferences have TRL's names. A reward is beta times the log-probability, minus
+     * beta times that of the reference. */
+    SW_METRIC_REWARDS_ACCURACIES, /* share of pairs whose chosen response has the higher reward */
+    SW_METRIC_REWARDS_MARGINS,    /* mean reward of chosen responses minus that of rejected ones */
+    SW_METRIC_REWARDS_CHOSEN,
+    SW_METRIC_REWARDS_REJECTED,
+    SW_METRIC_LOGPS_CHOSEN, /* mean log-probability */
+    SW_METRIC_LOGPS_REJECTED,
+    SW_METRIC_NLL,            /* ORPO: mean of -log p of a token of the chosen response */
+    SW_METRIC_LOG_ODDS_RATIO, /* ORPO */
+    SW_METRIC_LOG_ODDS_CHOSEN,
+    SW_METRIC_KL,     /* KTO: the shift z */
+    SW_METRIC_MARGIN, /* reward models: margin and mean of the scores */
+    SW_METRIC_MEAN_REWARD,
     SW_METRIC_COUNT
 };
-/* Names of the metrics: "perplexity", "accuracy", "f1", "matthews", "pearson", "exact_match",
- * "answer_f1", "entity_f1". */
+/* Names of the metrics: "perplexity", "accuracy", "f1", .. */
 const char *sw_metric_name(enum sw_metric metric);
 /* SW_METRIC_COUNT if no metric has this name. */
 enum sw_metric sw_metric_of(const char *name);
@@ -91,16 +109,17 @@ bool sw_metric_is_better(enum sw_metric metric, double a, double b);
 
 /* Ways to make rows from samples. */
 enum sw_row_kind {
-    SW_ROWS_TEXT,    /* windows of a stream of text, or documents */
-    SW_ROWS_MASKED,  /* pieces of text with masked tokens */
-    SW_ROWS_PAIRS,   /* masked pieces of two texts; the second one may belong to another text */
-    SW_ROWS_SPANS,   /* pieces of text with spans removed, and the spans as targets */
-    SW_ROWS_TARGETS, /* a text and its target text */
-    SW_ROWS_LABELS,  /* one or two texts with a class, several classes, or numbers */
-    SW_ROWS_WORDS,   /* words with one class each */
-    SW_ROWS_ANSWERS, /* a question and a window of a context */
-    SW_ROWS_IMAGES,  /* an image with a class, several classes, or a number */
-    SW_ROWS_NONE     /* no rows: the task has no loss */
+    SW_ROWS_TEXT,        /* windows of a stream of text, or documents */
+    SW_ROWS_MASKED,      /* pieces of text with masked tokens */
+    SW_ROWS_PAIRS,       /* masked pieces of two texts; the second one may belong to another text */
+    SW_ROWS_SPANS,       /* pieces of text with spans removed, and the spans as targets */
+    SW_ROWS_TARGETS,     /* a text and its target text */
+    SW_ROWS_LABELS,      /* one or two texts with a class, several classes, or numbers */
+    SW_ROWS_WORDS,       /* words with one class each */
+    SW_ROWS_ANSWERS,     /* a question and a window of a context */
+    SW_ROWS_IMAGES,      /* an image with a class, several classes, or a number */
+    SW_ROWS_PREFERENCES, /* a prompt with a chosen and a rejected response */
+    SW_ROWS_NONE         /* no rows: the task has no loss */
 };
 
 struct sw_task {
@@ -116,6 +135,14 @@ struct sw_task {
     const enum sw_metric *metrics; /* [n_metrics]; checkpoints compare the first one */
     int n_metrics;
 };
+
+/* Rows of a micro-batch that a sample takes: 2 for preferences. */
+static inline int sw_task_rows(const struct sw_task *task)
+{
+    return task->rows == SW_ROWS_PREFERENCES ? 2 : 1;
+}
+/* Name of the input with the log-probabilities of the reference model. */
+#define SW_TASK_REFERENCE "reference_log_probs"
 
 /* NULL if no task has this name. */
 const struct sw_task *sw_task_of(const char *name);

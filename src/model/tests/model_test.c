@@ -394,7 +394,7 @@ static void a_task_without_a_head_is_refused_by_name(void **state)
         const char *asked, *says;
     } rows[] = {
         {"tokens", "task \"tokens\": gpt2 has no head for it (it has: causal, classify, "
-                   "multi-label, regression)"},
+                   "multi-label, regression, dpo, orpo, kto, reward)"},
         {"cloze", "unknown task \"cloze\"; wanted one of: causal, masked"},
     };
     (void)state;
