@@ -25,6 +25,19 @@ bool sw_dataset_put_steps(const sw_dataset *dataset, struct sw_str *out);
  * tasks do not. */
 bool sw_dataset_is_templated(const struct sw_dataset *dataset);
 
+/* The kind of a file of preferences, by its first record: PAIRS of texts, CHATS, or TEXT without
+ * prompts. */
+sw_status sw_preferences_kind(const char *path, enum sw_data_kind *out);
+/* Fetches samples in the order of the files, as if the split were validated. */
+sw_status sw_dataset_fetch_in_order(const sw_dataset *dataset, enum sw_split split, int64_t first,
+                                    int64_t n_rows, const struct sw_row_input *inputs,
+                                    int n_inputs);
+/* Sets the log-probabilities of the reference model for the rows of a split, in that order: copied,
+ * [n_samples, 2]. */
+sw_status sw_dataset_set_reference(sw_dataset *dataset, enum sw_split split, const float *values);
+/* Hash of the rows of both splits of a dataset of preferences. */
+uint64_t sw_dataset_hash_sides(const sw_dataset *dataset);
+
 /* Classes found in the labels of the data. */
 struct sw_label_list {
     char **names; /* [n] owned; NULL: classes are numbers */

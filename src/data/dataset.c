@@ -41,6 +41,7 @@ struct sw_dataset {
     int32_t pad;                /* padding id; excluded from the loss */
     const struct sw_task *task; /* the task of the rows; default: next-token prediction */
     struct sw_task_form form;   /* settings of the task's rows */
+    float *reference[2];        /* by split: [n, 2] of preferences; NULL = not set */
 };
 
 static void corpus_fini(struct corpus *corpus)
@@ -58,6 +59,8 @@ void sw_dataset_close(struct sw_dataset *dataset)
         sw_packing_fini(&dataset->parts[SW_SPLIT_TRAIN].packing);
         sw_packing_fini(&dataset->parts[SW_SPLIT_VAL].packing);
         sw_task_form_fini(&dataset->form);
+        sw_free(dataset->reference[SW_SPLIT_TRAIN]);
+        sw_free(dataset->reference[SW_SPLIT_VAL]);
         sw_free(dataset);
     }
 }
@@ -423,9 +426,10 @@ static sw_status find_task(const struct sw_dataset_options *options, const struc
     if ((*out)->rows == SW_ROWS_NONE) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\" is not trained: it has no labels", name);
     }
-    if ((*out)->rows != SW_ROWS_TEXT && (options->packing || options->chat)) {
+    const bool chats = (*out)->rows == SW_ROWS_TEXT || (*out)->rows == SW_ROWS_PREFERENCES;
+    if ((options->packing && (*out)->rows != SW_ROWS_TEXT) || (options->chat && !chats)) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": %s of texts that are continued", name,
-                       options->chat ? "chats are" : "spillway.packing is for rows");
+                       options->chat && !chats ? "chats are" : "spillway.packing is for rows");
     }
     return SW_OK;
 }
@@ -739,24 +743,76 @@ static sw_status name_inputs(const struct sw_row_input *inputs, int n_inputs, st
                : SW_FAIL(SW_E_ARG, "rows of text have input_ids and labels: both are wanted");
 }
 
+/* in_order: the samples of the training split are numbered as in the files */
+static sw_status fetch_task(const struct sw_dataset *dataset, enum sw_split split, bool in_order,
+                            int64_t first, int64_t n_rows, const struct sw_row_input *inputs,
+                            int n_inputs)
+{
+    const struct part *part = &dataset->parts[split];
+    const struct sw_task_part of = {&dataset->form, &part->corpus->of_task,   part->first, part->n,
+                                    split,          dataset->reference[split]};
+    SW_TRY(check_range(dataset, split, first, n_rows));
+    for (int64_t row = 0; row < n_rows; ++row) {
+        const int64_t sample = first + row;
+        const int64_t at = !in_order          ? place_of(dataset, split, sample)
+                           : sample < part->n ? part->first + sample
+                                              : -1;
+        SW_TRY(sw_task_put_row(&of, at, sample, inputs, n_inputs, row));
+    }
+    return SW_OK;
+}
+
+sw_status sw_dataset_fetch_in_order(const struct sw_dataset *dataset, enum sw_split split,
+                                    int64_t first, int64_t n_rows,
+                                    const struct sw_row_input *inputs, int n_inputs)
+{
+    SW_ASSERT(dataset->task->rows != SW_ROWS_TEXT);
+    return fetch_task(dataset, split, true, first, n_rows, inputs, n_inputs);
+}
+
+sw_status sw_dataset_set_reference(struct sw_dataset *dataset, enum sw_split split,
+                                   const float *values)
+{
+    const size_t bytes = 2 * (size_t)dataset->parts[split].n * sizeof *values;
+    float *copy = sw_alloc("dataset", bytes + 1);
+    SW_TRY_ALLOC(copy, "the log-probabilities of the reference");
+    memcpy(copy, values, bytes);
+    sw_free(dataset->reference[split]);
+    dataset->reference[split] = copy;
+    return SW_OK;
+}
+
+uint64_t sw_dataset_hash_sides(const struct sw_dataset *dataset)
+{
+    uint64_t h = sw_hash_str(0, dataset->task->name);
+    for (int i = 0; i < 2; i++) {
+        const struct part *part = &dataset->parts[i];
+        const struct sw_task_rows *rows = &part->corpus->of_task;
+        h = sw_hash(h, &part->n, sizeof part->n);
+        for (int64_t r = 0; r < part->n; r++) {
+            const struct sw_task_row *row = &rows->rows[part->first + r];
+            h = sw_hash(sw_hash(h, &row->label, sizeof row->label), &row->question,
+                        sizeof row->question);
+            for (int side = 0; side < 2; side++) {
+                const struct sw_task_side *s = &rows->sides[2 * (part->first + r) + side];
+                h = sw_hash(h, &s->n, 3 * sizeof s->n);
+                h = sw_hash(h, rows->ids.ptr + s->first, (size_t)s->n * sizeof *rows->ids.ptr);
+            }
+        }
+    }
+    return h;
+}
+
 sw_status sw_dataset_fetch_inputs(const struct sw_dataset *dataset, enum sw_split split,
                                   int64_t first, int64_t n_rows, const struct sw_row_input *inputs,
                                   int n_inputs)
 {
-    const struct part *part = &dataset->parts[split];
     struct row_out out = {0};
     if (dataset->task->rows == SW_ROWS_TEXT) {
         SW_TRY(name_inputs(inputs, n_inputs, &out));
         return fetch(dataset, split, first, n_rows, &out);
     }
-    const struct sw_task_part of = {&dataset->form, &part->corpus->of_task, part->first, part->n,
-                                    split};
-    SW_TRY(check_range(dataset, split, first, n_rows));
-    for (int64_t row = 0; row < n_rows; ++row) {
-        SW_TRY(sw_task_put_row(&of, place_of(dataset, split, first + row), first + row, inputs,
-                               n_inputs, row));
-    }
-    return SW_OK;
+    return fetch_task(dataset, split, false, first, n_rows, inputs, n_inputs);
 }
 
 sw_status sw_score_open(const struct sw_dataset *dataset, enum sw_split split, FILE *predictions,

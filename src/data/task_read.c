@@ -18,6 +18,7 @@ void sw_task_rows_fini(struct sw_task_rows *rows)
     sw_str_fini(&rows->texts);
     sw_free(rows->questions);
     sw_free(rows->answers);
+    sw_free(rows->sides);
     *rows = (struct sw_task_rows){0};
 }
 
@@ -26,11 +27,11 @@ void sw_task_reading_fini(struct sw_task_reading *in)
     sw_str_fini(&in->languages[0]);
     sw_str_fini(&in->languages[1]);
     sw_str_fini(&in->first_long);
+    sw_chat_row_fini(&in->chat_row);
     sw_labels_fini(&in->labels);
 }
 
-/* Makes room for one more item of `size` bytes after n. False: out of memory. */
-static bool grow(void *list, int64_t n, int64_t *cap, size_t size)
+bool sw_task_grow(void *list, int64_t n, int64_t *cap, size_t size)
 {
     void **at = list;
     if (n == *cap) {
@@ -45,10 +46,10 @@ static bool grow(void *list, int64_t n, int64_t *cap, size_t size)
     return true;
 }
 
-static sw_status add_row(struct sw_task_reading *in, const struct sw_task_row *row)
+sw_status sw_task_add_row(struct sw_task_reading *in, const struct sw_task_row *row)
 {
     struct sw_task_rows *r = in->rows;
-    SW_TRY_ALLOC(grow(&r->rows, r->n, &r->cap, sizeof *r->rows) ? r : NULL, "the rows");
+    SW_TRY_ALLOC(sw_task_grow(&r->rows, r->n, &r->cap, sizeof *r->rows) ? r : NULL, "the rows");
     r->rows[r->n++] = *row;
     return SW_OK;
 }
@@ -56,8 +57,9 @@ static sw_status add_row(struct sw_task_reading *in, const struct sw_task_row *r
 static sw_status add_number(struct sw_task_reading *in, float number)
 {
     struct sw_task_rows *r = in->rows;
-    SW_TRY_ALLOC(grow(&r->numbers, r->n_numbers, &r->numbers_cap, sizeof *r->numbers) ? r : NULL,
-                 "the labels");
+    SW_TRY_ALLOC(
+        sw_task_grow(&r->numbers, r->n_numbers, &r->numbers_cap, sizeof *r->numbers) ? r : NULL,
+        "the labels");
     r->numbers[r->n_numbers++] = number;
     return SW_OK;
 }
@@ -132,7 +134,7 @@ static sw_status add_pieces(struct sw_task_reading *in, const struct sw_json_doc
     for (int64_t at = 0; at < n; at += room) {
         const struct sw_task_row row = {
             .first = first + at, .n = sw_min_i64(room, n - at), .n_second = -1};
-        SW_TRY(add_row(in, &row));
+        SW_TRY(sw_task_add_row(in, &row));
     }
     return SW_OK;
 }
@@ -298,7 +300,7 @@ static sw_status add_labelled(struct sw_task_reading *in, const struct sw_json_d
     default:
         SW_TRY(sw_label_of(&in->labels, doc, value, &row.label));
     }
-    return add_row(in, &row);
+    return sw_task_add_row(in, &row);
 }
 
 /* Whether the second text follows is drawn per sample, unless the record says it. */
@@ -319,7 +321,7 @@ static sw_status add_sentences(struct sw_task_reading *in, const struct sw_json_
     if (label) {
         SW_TRY(sw_label_of(&two, doc, label, &row.label));
     }
-    return add_row(in, &row);
+    return sw_task_add_row(in, &row);
 }
 
 /* ---- text to text ---- */
@@ -395,7 +397,7 @@ static sw_status add_target(struct sw_task_reading *in, const struct sw_json_doc
         in->longest = sw_max_i64(in->longest, wanted);
         return SW_OK;
     }
-    return add_row(in, &row);
+    return sw_task_add_row(in, &row);
 }
 
 /* ---- words ---- */
@@ -452,7 +454,7 @@ static sw_status add_words(struct sw_task_reading *in, const struct sw_json_doc 
     cut_text(in, in->form->T - n_special(&in->form->single), &row);
     row.second += row.first - first;
     row.n_second = row.n;
-    return add_row(in, &row);
+    return sw_task_add_row(in, &row);
 }
 
 /* ---- questions ---- */
@@ -581,7 +583,8 @@ static sw_status read_answers(struct sw_task_reading *in, const struct sw_json_d
         SW_TRY(check_answer(doc, record, text, start));
         struct sw_task_answer answer;
         SW_TRY(keep_text(in, text, &answer.text, &answer.len));
-        SW_TRY_ALLOC(grow(&r->answers, r->n_answers, &r->answers_cap, sizeof answer) ? r : NULL,
+        SW_TRY_ALLOC(sw_task_grow(&r->answers, r->n_answers, &r->answers_cap, sizeof answer) ? r
+                                                                                             : NULL,
                      "answers");
         r->answers[r->n_answers++] = answer;
         if (out[0] < 0) {
@@ -620,7 +623,7 @@ static sw_status add_windows(struct sw_task_reading *in, const struct sw_json_do
         row.label = there ? (int32_t)(a - first) : -1;
         row.label_end = there ? (int32_t)(b - first) : -1;
         row.question = (int32_t)r->n_questions;
-        SW_TRY(add_row(in, &row));
+        SW_TRY(sw_task_add_row(in, &row));
     }
     return SW_OK;
 }
@@ -649,7 +652,8 @@ static sw_status add_question(struct sw_task_reading *in, const struct sw_json_d
         SW_TRY(keep_text(in, id, &q.id, &q.id_len));
     }
     SW_TRY(add_windows(in, doc, &q, row, answer));
-    SW_TRY_ALLOC(grow(&r->questions, r->n_questions, &r->questions_cap, sizeof q) ? r : NULL,
+    SW_TRY_ALLOC(sw_task_grow(&r->questions, r->n_questions, &r->questions_cap, sizeof q) ? r
+                                                                                          : NULL,
                  "questions");
     r->questions[r->n_questions++] = q;
     return SW_OK;
@@ -660,9 +664,10 @@ static sw_status add_question(struct sw_task_reading *in, const struct sw_json_d
 typedef sw_status (*add_fn)(struct sw_task_reading *in, const struct sw_json_doc *doc,
                             const struct sw_json *record);
 static const add_fn adders[] = {
-    [SW_ROWS_MASKED] = add_pieces,    [SW_ROWS_PAIRS] = add_sentences, [SW_ROWS_SPANS] = add_pieces,
-    [SW_ROWS_TARGETS] = add_target,   [SW_ROWS_LABELS] = add_labelled, [SW_ROWS_WORDS] = add_words,
-    [SW_ROWS_ANSWERS] = add_question,
+    [SW_ROWS_MASKED] = add_pieces,    [SW_ROWS_PAIRS] = add_sentences,
+    [SW_ROWS_SPANS] = add_pieces,     [SW_ROWS_TARGETS] = add_target,
+    [SW_ROWS_LABELS] = add_labelled,  [SW_ROWS_WORDS] = add_words,
+    [SW_ROWS_ANSWERS] = add_question, [SW_ROWS_PREFERENCES] = sw_task_add_preference,
 };
 
 static sw_status add_record(void *ctx, const struct sw_json_doc *doc, const struct sw_json *record)

@@ -205,6 +205,8 @@ struct row {
     int32_t *labels; /* labels of tokens or of the target, or the row's label */
     int32_t *follows, *start, *end;
     float *numbers, *pixels;
+    float *reference; /* of preferences */
+    int32_t *kinds;
 };
 
 static int64_t width_of(const struct sw_task_form *form, const struct sw_task_input *input)
@@ -243,7 +245,9 @@ static sw_status place_row(const struct sw_task_form *form, const struct sw_row_
                  {"next_sentence_label", &out->follows},
                  {"start_positions", &out->start},
                  {"end_positions", &out->end},
-                 {"pixel_values", &out->pixels}};
+                 {"pixel_values", &out->pixels},
+                 {SW_TASK_REFERENCE, &out->reference},
+                 {"kinds", &out->kinds}};
     *out = (struct row){0};
     for (int k = 0; k < n_inputs; k++) {
         const struct sw_task_input *input = sw_task_input_of(form->task, inputs[k].name);
@@ -299,7 +303,7 @@ static void no_labels(const struct sw_task_form *form, const struct row *row)
     for (int64_t i = 0; i < n && row->numbers; i++) {
         row->numbers[i] = NAN;
     }
-    int32_t *const ones[] = {row->follows, row->start, row->end};
+    int32_t *const ones[] = {row->follows, row->start, row->end, row->kinds};
     for (size_t i = 0; i < SW_LEN(ones); i++) {
         if (ones[i]) {
             *ones[i] = SW_IGNORED_LABEL;
@@ -506,11 +510,80 @@ static sw_status put_image(const struct sw_task_part *part, int64_t at, const st
     return SW_OK;
 }
 
+/* ---- rows of preferences ---- */
+
+/* Writes a prompt and the response of a side, which may belong to another prompt. */
+static void put_side(const struct sw_task_part *part, const struct sw_task_side *prompt,
+                     const struct sw_task_side *response, const struct row *row)
+{
+    const struct sw_task_form *form = part->form;
+    const int32_t *ids = part->rows->ids.ptr;
+    const bool scored = form->task->losses[0].kind == SW_LOSS_REWARD;
+    const bool same = prompt == response;
+    const int64_t begin = sw_min_i64(prompt->begin, form->T);
+    const int64_t n_response = response->end - response->begin;
+    const int64_t n_all = same ? prompt->n : begin + n_response; /* with what follows an answer */
+    const int64_t n = sw_min_i64(n_all, form->T + !scored) - !scored;
+    for (int64_t t = 0; t < n; t++) {
+        const int64_t next = t + 1 - begin; /* the next token's number in the response */
+        const bool of_prompt = same || t < begin;
+        put_token(
+            row, t,
+            ids[of_prompt ? prompt->first + t : response->first + response->begin + t - begin], 0,
+            true);
+        if (row->labels && next >= 0 && next < n_response) {
+            row->labels[t] = ids[response->first + response->begin + next];
+        }
+    }
+    pad_row(form, row, n);
+    if (row->numbers) {
+        *row->numbers = 1;
+    }
+}
+
+/* The rows of a sample: chosen and rejected; for KTO a response, and another one to the prompt. */
+static sw_status put_preference(const struct sw_task_part *part, int64_t at,
+                                const struct sw_row_input *inputs, int n_inputs, int64_t row)
+{
+    const struct sw_task_rows *r = part->rows;
+    const bool unpaired = part->form->task->losses[0].kind == SW_LOSS_UNPAIRED;
+    for (int side = 0; side < 2; side++) {
+        struct row out;
+        SW_TRY(place_row(part->form, inputs, n_inputs, 2 * row + side, &out));
+        if (!out.ids) {
+            return SW_FAIL(SW_E_ARG, "task \"%s\": its rows have input_ids",
+                           part->form->task->name);
+        }
+        no_labels(part->form, &out);
+        if (out.reference) {
+            *out.reference = 0;
+        }
+        if (at < 0) {
+            blank_row(part->form, &out);
+            continue;
+        }
+        const int64_t mine = at - part->first, n = part->n;
+        const int64_t other = part->first + ((mine - r->rows[at].question) % n + n) % n;
+        const struct sw_task_side *prompt = &r->sides[2 * at + (unpaired ? 0 : side)];
+        put_side(part, prompt, unpaired && side == 1 ? &r->sides[2 * other] : prompt, &out);
+        if (out.reference && part->reference) {
+            *out.reference = part->reference[2 * mine + side];
+        }
+        if (out.kinds) {
+            *out.kinds = side == 1 ? 2 : r->rows[at].label;
+        }
+    }
+    return SW_OK;
+}
+
 sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t sample,
                           const struct sw_row_input *inputs, int n_inputs, int64_t row)
 {
     struct row out;
     const struct sw_task_form *form = part->form;
+    if (form->task->rows == SW_ROWS_PREFERENCES) {
+        return put_preference(part, at, inputs, n_inputs, row);
+    }
     const struct sw_draw draw = {form->seed, sample, part->split};
     SW_TRY(place_row(form, inputs, n_inputs, row, &out));
     if (form->task->rows != SW_ROWS_IMAGES &&

@@ -8,6 +8,7 @@
 #include "data/images.h"
 #include "data/labels.h"
 #include "data/masking.h"
+#include "chat/chat.h"
 #include "token/token.h"
 
 /* A sample. Texts are offsets into `ids`. */
@@ -32,6 +33,12 @@ struct sw_task_answer {
     int64_t text, len; /* in `texts` */
 };
 
+/* A prompt and a response of a row of preferences: n tokens of `ids` from `first` on. Those from
+ * `begin` up to `end` are the response. */
+struct sw_task_side {
+    int64_t first, n, begin, end;
+};
+
 /* The data read from all files. All zero is empty. */
 struct sw_task_rows {
     struct sw_ids ids;    /* token ids of all texts */
@@ -47,6 +54,11 @@ struct sw_task_rows {
     int64_t n_questions, questions_cap;
     struct sw_task_answer *answers;
     int64_t n_answers, answers_cap;
+    /* Preferences: the sides of each row, [n, 2]: chosen and rejected, or a response alone, whose
+     * label says whether it is desirable. KTO's second response is that of the row `question` rows
+     * before. */
+    struct sw_task_side *sides;
+    int64_t sides_cap;
     int64_t n_documents, n_cut, n_dropped;
 };
 void sw_task_rows_fini(struct sw_task_rows *rows);
@@ -82,7 +94,8 @@ struct sw_task_reading {
     struct sw_labels labels;
     int64_t vocab_size;
     struct sw_task_rows *rows;
-    struct sw_str languages[2]; /* of translations: source and target */
+    struct sw_chat_row chat_row; /* scratch */
+    struct sw_str languages[2];  /* of translations: source and target */
     bool knows_languages;
     /* Targets longer than U: how many, the longest, and the name of the first. */
     int64_t n_long, longest;
@@ -92,6 +105,15 @@ sw_status sw_task_read_file(struct sw_task_reading *in, const char *path);
 /* Checks target lengths and finishes the images after all files were read. */
 sw_status sw_task_read_end(struct sw_task_reading *in);
 void sw_task_reading_fini(struct sw_task_reading *in);
+/* Appends a row. */
+sw_status sw_task_add_row(struct sw_task_reading *in, const struct sw_task_row *row);
+/* Makes room for one more item of `size` bytes in a list of n. False: out of memory. */
+bool sw_task_grow(void *list, int64_t n, int64_t *cap, size_t size);
+
+/* ---- preference.c ---- */
+/* Adds the rows of a record of preferences. */
+sw_status sw_task_add_preference(struct sw_task_reading *in, const struct sw_json_doc *doc,
+                                 const struct sw_json *record);
 
 /* Rows of a part of the samples. */
 struct sw_task_part {
@@ -99,6 +121,7 @@ struct sw_task_part {
     const struct sw_task_rows *rows;
     int64_t first, n; /* range of rows; a random second text comes from it, too */
     enum sw_split split;
+    const float *reference; /* [n, 2] log-probabilities of the reference; NULL = 0 */
 };
 /* Writes data row `at` (-1: a blank row), drawn as number `sample`, to row `row` of each input. */
 sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t sample,

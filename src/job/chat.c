@@ -68,11 +68,17 @@ static sw_status share(sw_comm *comm, struct word *word)
     return st;
 }
 
-sw_status sw_job_chat_choose(const struct sw_train_options *o, const char *from, sw_comm *comm,
-                             struct sw_job_chat *out)
+sw_status sw_job_chat_choose(const struct sw_train_options *o, bool preferences, const char *from,
+                             sw_comm *comm, struct sw_job_chat *out)
 {
     struct word word = {SW_DATA_TEXT, 0};
-    if (o->n_data > 0) {
+    out->preferences = preferences;
+    if (preferences && o->loss_on) {
+        return SW_FAIL(SW_E_ARG, "--loss-on: a preference is on the last answer of a chat");
+    }
+    if (o->n_data > 0 && preferences) {
+        SW_TRY(sw_preferences_kind(o->data[0], &out->kind));
+    } else if (o->n_data > 0) {
         SW_TRY(sw_data_kind_of(o->data, o->n_data, o->as_text, &out->kind));
     }
     if (out->kind != SW_DATA_TEXT && (!comm || sw_comm_rank(comm) == 0)) {
@@ -94,6 +100,7 @@ sw_status sw_job_chat_open(const struct sw_train_options *o, const char *folder,
     options.folder = folder;
     options.tokenizer = tokenizer;
     options.date = out->day;
+    options.loss_on = out->preferences ? SW_LOSS_ON_LAST : options.loss_on;
     options.asked_for = options.asked_for && o->n_data > 0;
     return sw_chat_open_for(&options, out->kind, &out->chat);
 }

@@ -78,6 +78,23 @@ static sw_status close_predictions(struct eval *e, sw_status st)
     return st;
 }
 
+static sw_status check_task(const struct eval *e)
+{
+    const struct sw_task *task = e->task.task;
+    if (sw_task_rows(task) > 1) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "task \"%s\": not evaluated alone; train --val-data FILE --eval-every N "
+                       "writes its metrics to metrics.jsonl",
+                       task->name);
+    }
+    if (e->options->predictions && !e->writes && task->rows != SW_ROWS_ANSWERS) {
+        return SW_FAIL(SW_E_ARG,
+                       "--predictions: wanted a task with answers or generated texts, not \"%s\"",
+                       task->name);
+    }
+    return SW_OK;
+}
+
 static sw_status open_all(struct eval *e)
 {
     const struct sw_eval_options *o = e->options;
@@ -87,11 +104,7 @@ static sw_status open_all(struct eval *e)
     SW_TRY(sw_model_check_path(o->model));
     SW_TRY(sw_job_task_choose(&o->task, o->model, &files, false, &e->task));
     e->writes = o->predictions && e->task.task->rows == SW_ROWS_TARGETS;
-    if (o->predictions && !e->writes && e->task.task->rows != SW_ROWS_ANSWERS) {
-        return SW_FAIL(SW_E_ARG,
-                       "--predictions: wanted a task with answers or generated texts, not \"%s\"",
-                       e->task.task->name);
-    }
+    SW_TRY(check_task(e));
     if (o->tokenizer || sw_tokenizer_is_there(folder)) {
         SW_TRY(sw_tokenizer_open(folder, NULL, &e->tokenizer));
     }

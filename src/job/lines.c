@@ -236,6 +236,20 @@ static void format_validation(const struct job *job, char *buf, size_t cap)
              format_coverage(job, rows, sizeof rows));
 }
 
+/* Formats " margin 0.12 accuracy 0.75" for a step on preferences. */
+static void format_totals(const struct job *job, char *buf, size_t cap)
+{
+    const double *totals = sw_engine_totals(job->engine);
+    const double right = sw_engine_metric(SW_METRIC_ACCURACY, totals);
+    if (sw_job_has_totals(job)) {
+        snprintf(buf, cap, "\tmargin %.4f",
+                 sw_job_shown(sw_engine_metric(SW_METRIC_MARGIN, totals)));
+    }
+    if (sw_job_has_totals(job) && isfinite(right)) {
+        snprintf(buf + strlen(buf), cap - strlen(buf), " accuracy %.3f", right);
+    }
+}
+
 /* Steps between printed lines, if there is no live line. */
 static int64_t log_every(const struct job *job)
 {
@@ -265,8 +279,9 @@ void sw_job_print_step(struct job *job, const struct sw_job_step *step)
                   sizeof eta);
     sw_format_bytes(device, sizeof device, (double)step->most[SW_JOB_DEVICE]);
     sw_format_bytes(host, sizeof host, (double)step->most[SW_JOB_HOST]);
+    format_totals(job, val, sizeof val);
     if (step->validated) {
-        format_validation(job, val, sizeof val);
+        format_validation(job, val + strlen(val), sizeof val - strlen(val));
     }
     if (sw_job_has_disk(job)) {
         sw_queue_use_line(&step->use, queues, sizeof queues);

@@ -51,9 +51,21 @@ static void add_metrics(const struct job *job, struct sw_str *line)
     }
 }
 
-static void add_speed(const struct job *job, const struct sw_job_step *step, struct sw_str *line)
+/* The metrics of the step itself. */
+static void add_totals(const struct job *job, struct sw_str *line)
+{
+    for (int i = 0; i < job->task.task->n_metrics && sw_job_has_totals(job); i++) {
+        const enum sw_metric metric = job->task.task->metrics[i];
+        json_number(line, sw_metric_name(metric),
+                    sw_engine_metric(metric, sw_engine_totals(job->engine)));
+    }
+}
+
+static void add_totals_and_speed(const struct job *job, const struct sw_job_step *step,
+                                 struct sw_str *line)
 {
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS);
+    add_totals(job, line);
     json_number(line, "step_ms", seconds * 1e3);
     json_number(line, sw_job_is_images(job) ? "images_per_s" : "tokens_per_s",
                 (double)sw_job_units(job) / seconds);
@@ -76,7 +88,7 @@ sw_status sw_job_write_metrics(struct job *job, const struct sw_job_step *step)
     json_number(&line, "loss_scale", r->loss_scale);
     sw_str_printf(&line, ",\"skipped\":%s,\"samples\":%lld", r->skipped ? "true" : "false",
                   (long long)r->samples);
-    add_speed(job, step, &line);
+    add_totals_and_speed(job, step, &line);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_str_printf(&line, ",\"%s_bytes\":%lld", sw_tier_name((enum sw_tier)t),
                       (long long)step->most[SW_JOB_DEVICE + t]);

@@ -67,15 +67,15 @@ sw_status sw_job_open_tokenizer(struct job *job)
     const struct sw_tokenizer_options words = {.no_bos = o->no_bos};
     const char *folder = sw_job_tokenizer_path(o);
     SW_TRY(choose_task(job));
-    if (!sw_job_is_text(job)) {
+    if (!sw_job_is_text(job) && !sw_job_has_totals(job)) {
         return folder ? sw_tokenizer_open(folder, NULL, &job->tokenizer) : SW_OK;
     }
-    SW_TRY(sw_job_chat_choose(o, job->start.path, job->comm, &job->chat));
+    SW_TRY(sw_job_chat_choose(o, sw_job_has_totals(job), job->start.path, job->comm, &job->chat));
     if (folder) {
         SW_TRY(sw_tokenizer_open(folder, &words, &job->tokenizer));
     }
     SW_TRY(sw_job_chat_open(o, folder, job->tokenizer, &job->chat));
-    if (folder) {
+    if (folder || sw_job_has_totals(job)) {
         return SW_OK;
     }
     if (o->n_data < 1 || (!o->as_text && is_shard(o->data[0]))) {
@@ -118,7 +118,7 @@ static sw_status make_edits(struct job *job)
     for (e->n = 0; e->n < o->n_sets; e->n++) {
         e->items[e->n] = o->sets[e->n];
     }
-    if (job->chat.chat) {
+    if (job->chat.chat && sw_job_is_text(job)) {
         e->items[e->n++] = "spillway.loss:=tokens";
     }
     if (o->config_path || o->config_text) {
@@ -159,7 +159,8 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
                 .load_unverified = o->no_verify},
         .seed = o->has_seed ? o->seed : 42,
         .train.wanted = true,
-        .evaluate = {.loss = o->eval_every > 0, .logits = sw_job_counts_metrics(job)},
+        .evaluate = {.loss = o->eval_every > 0,
+                     .logits = sw_job_counts_metrics(job) && !sw_job_has_totals(job)},
         .generate.wanted = o->sample_every > 0 && job->tokenizer,
         .plan = {.resume_from = resume_from(job), .rates = o->rates, .n_rates = o->n_rates},
     };
@@ -242,6 +243,9 @@ static sw_status count_steps(struct job *job)
 /* Lists the edits and sets the number of steps that schedules follow. */
 static sw_status prepare_engine(struct job *job)
 {
+    if (job->edits.items) { /* for the reference */
+        return SW_OK;
+    }
     SW_TRY(make_edits(job));
     job->steps.all = job->options->steps;
     return job->options->epochs > 0 ? count_steps(job) : SW_OK;
@@ -274,6 +278,30 @@ sw_status sw_job_open_engine(struct job *job)
                : SW_FAIL(SW_E_CONFIG, "optimizer: the configuration has no such block");
 }
 
+sw_status sw_job_open_reference(struct job *job, const char *model)
+{
+    char text[DEFAULT_CONFIG_CAP];
+    sw_status st;
+    SW_TRY(prepare_engine(job));
+    struct sw_engine_options options = engine_options(job, text, sizeof text);
+    const char **sets = NULL, *const bare = "spillway.lora=null";
+    SW_TRY(sw_engine_join_sets(&options.config, &bare, 1, &sets));
+    options.config.sets = sets;
+    options.config.n_sets++;
+    options.model.path = model;
+    options.model.adapter = NULL;
+    options.run.profile = false;
+    options.train.wanted = false;
+    options.evaluate.loss = true;
+    options.evaluate.logits = false;
+    options.generate.wanted = false;
+    options.plan.resume_from = NULL;
+    st = sw_initialize(&options, &job->engine);
+    sw_free(sets);
+    SW_TRY(st < 0 ? sw_fail_prefix(st, "the reference") : st);
+    return join_engine(job);
+}
+
 sw_status sw_job_open_dataset(struct job *job)
 {
     const struct sw_train_options *o = job->options;
@@ -303,7 +331,7 @@ sw_status sw_job_make_batches(struct job *job)
 {
     const int64_t n = sw_max_i64(job->local, 1); /* validation needs at least one */
     SW_TRY(sw_job_shared_open(job->facts.world.size, &job->shared));
-    if (sw_job_counts_metrics(job)) {
+    if (sw_job_counts_metrics(job) && !sw_job_has_totals(job)) {
         SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
     }
     return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);

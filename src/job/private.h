@@ -13,6 +13,8 @@
 #include "spillway/train.h"
 #include "token/token.h"
 
+struct sw_job_reference;
+
 /* ---- task.c ---- */
 /* All zero: no task was chosen. */
 struct sw_job_task {
@@ -22,8 +24,9 @@ struct sw_job_task {
     struct sw_label_list found;
     /* The model's configuration. Names point into it, into `found` or into the user's words. */
     struct sw_json_doc *config;
-    const char **names;         /* [data.n_labels]; NULL: classes are numbers */
-    struct sw_str preprocessor; /* path of the model's preprocessor, for images */
+    const char **names;                 /* [data.n_labels]; NULL: classes are numbers */
+    struct sw_str preprocessor;         /* path of the model's preprocessor, for images */
+    struct sw_job_reference *reference; /* reference.c; NULL = the task has none */
 };
 /* Chooses the task from the model and the flags, and the classes from the flags, the model or the
  * files. trains: images whose classes differ from the model's get a new head. */
@@ -39,7 +42,7 @@ void sw_job_task_close(struct sw_job_task *task);
 
 /* Batches of a task's inputs, in memory that they own. */
 struct sw_job_rows {
-    int64_t batch, n; /* rows per batch; number of batches */
+    int64_t batch, n; /* samples per batch; number of batches */
     int n_inputs;
     const char *names[SW_TASK_MAX_INPUTS];
     struct sw_view views[SW_TASK_MAX_INPUTS];
@@ -53,6 +56,10 @@ void sw_job_rows_close(struct sw_job_rows *rows);
 /* Fetches the rows of samples from `first` on into batch i. */
 sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *dataset,
                             enum sw_split split, int64_t first, int64_t n_rows, int64_t i);
+
+/* Fetches the samples in the order of the files into batch 0. */
+sw_status sw_job_rows_fetch_in_order(const struct sw_job_rows *rows, const sw_dataset *dataset,
+                                     enum sw_split split, int64_t first, int64_t n_rows);
 
 /* Model outputs for the metrics. */
 struct sw_job_measure {
@@ -128,15 +135,17 @@ static inline bool sw_job_goes_on(const struct sw_train_options *options)
 /* All zero: the data is text. */
 struct sw_job_chat {
     enum sw_data_kind kind;
-    int64_t day;   /* the date given to the template */
-    sw_chat *chat; /* owned; NULL: the data needs no chat */
+    bool preferences; /* responses to compare: the loss is on the last answer */
+    int64_t day;      /* the date given to the template */
+    sw_chat *chat;    /* owned; NULL: the data needs no chat */
 };
 /* Checks that the chat flags are valid. */
 sw_status sw_job_chat_check(const struct sw_train_options *options);
 /* Determines the kind of data and the date, the same on all ranks. The date is the flag's, else
  * that of the checkpoint `from` unless `from` is "", else today's. Collective. */
-sw_status sw_job_chat_choose(const struct sw_train_options *options, const char *from,
-                             sw_comm *comm, struct sw_job_chat *out);
+/* preferences: the data is of that kind of rows */
+sw_status sw_job_chat_choose(const struct sw_train_options *options, bool preferences,
+                             const char *from, sw_comm *comm, struct sw_job_chat *out);
 /* Opens the chat if the data needs one. folder: the tokenizer's; NULL: the tokenizer is made from
  * the text. */
 sw_status sw_job_chat_open(const struct sw_train_options *options, const char *folder,

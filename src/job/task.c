@@ -190,7 +190,7 @@ static sw_status find_preprocessor(const char *model, struct sw_job_task *t)
 /* Refuses a flag that the task does not use. */
 static sw_status check_flags(const struct sw_task *task, const struct sw_task_options *o)
 {
-    const bool text = task->rows == SW_ROWS_TEXT;
+    const bool text = task->rows == SW_ROWS_TEXT || task->rows == SW_ROWS_PREFERENCES;
     const struct {
         const char *name;
         bool wrong;
@@ -329,7 +329,7 @@ sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_task_size
 {
     size_t bytes = 0, at = 0;
     struct sw_job_rows *r = out;
-    *r = (struct sw_job_rows){.batch = sizes->of[SW_DIM_BATCH], .n = n};
+    *r = (struct sw_job_rows){.batch = sizes->of[SW_DIM_BATCH] / sw_task_rows(task), .n = n};
     for (int i = 0; i < task->n_inputs; i++) {
         if (is_given(task, &task->inputs[i], packed)) {
             struct sw_view *view = &r->views[r->n_inputs];
@@ -379,6 +379,14 @@ sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *da
     struct sw_row_input inputs[SW_TASK_MAX_INPUTS];
     list_inputs(rows, i, inputs);
     return sw_dataset_fetch_inputs(dataset, split, first, n_rows, inputs, rows->n_inputs);
+}
+
+sw_status sw_job_rows_fetch_in_order(const struct sw_job_rows *rows, const sw_dataset *dataset,
+                                     enum sw_split split, int64_t first, int64_t n_rows)
+{
+    struct sw_row_input inputs[SW_TASK_MAX_INPUTS];
+    list_inputs(rows, 0, inputs);
+    return sw_dataset_fetch_in_order(dataset, split, first, n_rows, inputs, rows->n_inputs);
 }
 
 /* ---- evaluation ---- */

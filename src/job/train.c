@@ -133,9 +133,12 @@ static sw_status set_up(struct job *job)
     SW_TRY(sw_model_check_path(job->options->model));
     SW_TRY(sw_job_open_tokenizer(job));
     SW_TRY(go_on(job));
+    SW_TRY(sw_job_prepare_reference(job));
+    SW_TRY(go_on(job));
     SW_TRY(sw_job_open_engine(job));
     SW_TRY(go_on(job));
     SW_TRY(sw_job_open_dataset(job));
+    SW_TRY(sw_job_give_reference(job));
     SW_TRY(sw_job_make_batches(job));
     SW_TRY(agree(job));
     SW_TRY(sw_job_prepare_sample(job));
@@ -367,6 +370,7 @@ static void tear_down(struct job *job)
     sw_job_rows_close(&job->rows);
     sw_job_settings_fini(&job->told.writing);
     sw_job_measure_close(&job->measure);
+    sw_job_close_reference(job);
     sw_job_task_close(&job->task);
     sw_job_shared_close(&job->shared);
     sw_json_close(job->data);

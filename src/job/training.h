@@ -94,10 +94,17 @@ static inline bool sw_job_is_images(const struct job *job)
     return job->task.task->rows == SW_ROWS_IMAGES;
 }
 
+/* Do totals of the loss give the metrics, also of each step? */
+static inline bool sw_job_has_totals(const struct job *job)
+{
+    return job->task.task->rows == SW_ROWS_PREFERENCES;
+}
+
 /* Units in a step, for its speed: images, or tokens for other tasks. */
 static inline int64_t sw_job_units(const struct job *job)
 {
-    return job->micro_batches * job->batch * (sw_job_is_images(job) ? 1 : job->tokens);
+    return job->micro_batches * job->batch *
+           (sw_job_is_images(job) ? 1 : sw_task_rows(job->task.task) * job->tokens);
 }
 
 /* Does validation compute metrics besides the loss? */
@@ -138,11 +145,21 @@ sw_status sw_job_open_tokenizer(struct job *job);
 /* Opens job->engine. SW_E_CONFIG: the configuration trains nothing. The engine may be open after a
  * failure; the end of the job closes it. */
 sw_status sw_job_open_engine(struct job *job);
+/* Opens an engine that only evaluates, for the reference's model without adapters. */
+sw_status sw_job_open_reference(struct job *job, const char *model);
 sw_status sw_job_open_dataset(struct job *job);
 /* Allocates the rows of this rank's batches. */
 sw_status sw_job_make_batches(struct job *job);
 /* Gives the engine the data record that checkpoints keep and that a loaded one is compared with. */
 sw_status sw_job_tell_engine(struct job *job);
+
+/* ---- reference.c: log-probabilities of the reference model ---- */
+/* Reads or computes them, before the engine of the training opens. A no-op for tasks without a
+ * reference. SW_E_CONFIG: the configuration. Collective. */
+sw_status sw_job_prepare_reference(struct job *job);
+/* Gives them to the dataset. SW_E_CONFIG: they are those of other rows. */
+sw_status sw_job_give_reference(struct job *job);
+void sw_job_close_reference(struct job *job);
 
 /* ---- validate.c ---- */
 /* Runs a validation. Collective. */

@@ -7,11 +7,11 @@ static sw_status look_at_batches(struct job *job, int64_t n_batches, double *ter
                                  struct sw_score *score)
 {
     const int n_terms = sw_engine_terms(job->engine);
-    double of_batch[2 * SW_TASK_MAX_LOSSES];
+    double of_batch[SW_ENGINE_MAX_SUMS];
     for (int64_t i = 0; i < n_batches; i++) {
         SW_TRY(sw_job_fetch(job, SW_SPLIT_VAL, i * job->batch, 0));
         SW_TRY(sw_engine_evaluate(job->engine, &job->rows.batches[0], of_batch));
-        for (int k = 0; k < 2 * n_terms; k++) {
+        for (int k = 0; k < 2 * (n_terms + sw_engine_n_totals(job->engine)); k++) {
             terms[k] += of_batch[k];
         }
         if (score) {
@@ -28,7 +28,8 @@ enum { TEXT_BATCHES = 16 };
 static bool has_labelled_rows(const struct sw_task *task)
 {
     return task->rows == SW_ROWS_LABELS || task->rows == SW_ROWS_WORDS ||
-           task->rows == SW_ROWS_ANSWERS || task->rows == SW_ROWS_IMAGES;
+           task->rows == SW_ROWS_ANSWERS || task->rows == SW_ROWS_IMAGES ||
+           task->rows == SW_ROWS_PREFERENCES;
 }
 
 static int64_t count_batches(const struct job *job)
@@ -49,9 +50,9 @@ struct sw_job_coverage sw_job_validated(const struct job *job)
 
 sw_status sw_job_validate(struct job *job)
 {
-    double terms[2 * SW_TASK_MAX_LOSSES] = {0};
+    double terms[SW_ENGINE_MAX_SUMS] = {0};
     struct sw_score *score = NULL;
-    if (sw_job_counts_metrics(job)) {
+    if (sw_job_counts_metrics(job) && !sw_job_has_totals(job)) {
         SW_TRY(sw_score_open(job->dataset, SW_SPLIT_VAL, NULL, &score));
     }
     /* padding rows after the last have no labels, so each row counts once */
@@ -66,6 +67,11 @@ sw_status sw_job_validate(struct job *job)
         if (metric != SW_METRIC_PERPLEXITY) {
             job->measure.of[metric] = sw_score_of(score, metric);
         }
+    }
+    for (int i = 0; i < job->task.task->n_metrics && st >= 0 && sw_job_has_totals(job); i++) {
+        const enum sw_metric metric = job->task.task->metrics[i];
+        const double *totals = terms + 2 * sw_engine_terms(job->engine);
+        job->measure.of[metric] = sw_engine_metric(metric, totals);
     }
     sw_score_close(score);
     return st;
