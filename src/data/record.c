@@ -413,6 +413,10 @@ static sw_status check_format(const char *path, const struct format *format)
     if (format) {
         return SW_OK;
     }
+    if (sw_source_conversion(path)) {
+        return SW_FAIL(SW_E_UNSUP, "%s: this format is not read; %s", path,
+                       sw_source_conversion(path));
+    }
     struct sw_str list = {0};
     for (size_t i = 0; i < SW_LEN(formats); i++) {
         sw_str_printf(&list, "%s%s", i ? ", " : "", formats[i].ending);

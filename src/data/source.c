@@ -96,12 +96,19 @@ enum sw_source_kind sw_source_kind_of(const char *path)
     "make JSON lines of it (.jsonl): one object a line, with \"text\", or \"prompt\" and "         \
     "\"completion\""
 
+/* pandas reads the columnar formats, and writes a JSON object for each row. */
+#define CONVERT(format)                                                                            \
+    "convert it: python3 -c \"import sys, pandas; pandas.read_" format                             \
+    "(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" IN OUT.jsonl"
+
 static const struct structured {
     const char *what, *advice;
     const char *endings[10];
 } structured[] = {
     {"JSON", MAKE_LINES, {".json", ".geojson", ".ipynb"}},
-    {"a table", MAKE_LINES, {".csv", ".tsv", ".parquet", ".arrow", ".feather", ".xls", ".xlsx"}},
+    {"a table", MAKE_LINES, {".csv", ".tsv", ".xls", ".xlsx"}},
+    {"Parquet", CONVERT("parquet"), {".parquet", ".pq"}},
+    {"Arrow", CONVERT("feather"), {".arrow", ".feather"}},
     {"markup", "take the text out of it", {".xml", ".html", ".htm", ".xhtml"}},
     {"a document", "save it as plain text", {".pdf", ".doc", ".docx", ".odt", ".epub", ".rtf"}},
     {"packed", "unpack it", {".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"}},
@@ -123,6 +130,12 @@ static const struct structured *structure_by_name(const char *path)
         }
     }
     return NULL;
+}
+
+const char *sw_source_conversion(const char *path)
+{
+    const struct structured *kind = structure_by_name(path);
+    return kind && strncmp(kind->advice, "convert", 7) == 0 ? kind->advice : NULL;
 }
 
 static bool is_space(char c)

@@ -39,6 +39,9 @@ sw_status sw_source_lines(const char *path,
                           sw_status (*fn)(void *ctx, const struct sw_json_doc *doc,
                                           const struct sw_json *object),
                           void *ctx);
+/* How to convert a file of a columnar format, which is not read, to JSON lines: by its name. NULL =
+ * it is none. */
+const char *sw_source_conversion(const char *path);
 /* Length of the byte order mark at the start of a text; 0 if absent. */
 size_t sw_source_mark_len(const char *text, size_t len);
 

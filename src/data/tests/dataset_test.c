@@ -545,7 +545,7 @@ static void structured_files_are_no_text(void **state)
     } cases[] = {
         {"a.json", "[\"one\", \"two\"]", "by its name it is JSON"},
         {"a.csv", "a,b\n1,2\n", "by its name it is a table"},
-        {"a.PARQUET", "PAR1..", "a table, given as text: make JSON lines"},
+        {"a.PARQUET", "PAR1..", "it is Parquet, given as text: convert it: python3 -c"},
         {"a.html", "<p>text</p>", "markup"},
         {"a.docx", "PK..", "save it as plain text"},
         {"a.jsonl.gz", "\x1f\x8b..", "unpack it"},

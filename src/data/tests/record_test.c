@@ -59,6 +59,7 @@ static void rows_of_tables_are_objects(void **state)
     refuses("a.csv", "", false, "the file is empty");
     refuses("a.csv", "text,label\n\xFF,1\n", false, "is not UTF-8");
     refuses("a.xls", "x", false, "its ending names no format of records; wanted .jsonl");
+    refuses("a.parquet", "x", false, "this format is not read; convert it: python3 -c");
 }
 
 static void questions_bring_their_context(void **state)
