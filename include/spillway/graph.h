@@ -47,7 +47,8 @@ enum sw_init_kind {
     SW_INIT_ONE,
     SW_INIT_NORMAL,
     SW_INIT_UNIFORM,
-    SW_INIT_SINES /* positions of Vaswani et al. 2017: columns alternate between sine and cosine */
+    SW_INIT_SINES, /* positions of Vaswani et al. 2017: columns alternate between sine and cosine */
+    SW_INIT_SINES_APART /* the same columns: all sines, then all cosines */
 };
 struct sw_init {
     enum sw_init_kind kind;
@@ -217,7 +218,8 @@ SW_API sw_value sw_not_equal(sw_graph *g, sw_value ids, int64_t value);
  * a token: lookups give it no gradient, and sw_not_equal finds it. */
 SW_API sw_value sw_trim(sw_graph *g, sw_value ids, sw_value lengths);
 /* ids i32 [B,T] -> i32 [B,T]: `start`, then all ids of the row except its last. Ignored labels
- * (-100) become `pad`. Makes the input of a decoder from its labels. */
+ * (-100) become `pad`. Makes the input of a decoder from its labels. start -1: the row's own last
+ * id that is neither, if these follow the others; a row without any begins with `pad`. */
 SW_API sw_value sw_shift_right(sw_graph *g, sw_value ids, int64_t start, int64_t pad);
 /* x [..,C], mask i32 [..] -> x, with zeros in the rows whose mask is 0. */
 SW_API sw_value sw_mask_rows(sw_graph *g, sw_value x, sw_value mask);

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "model/seq2seq.h"
+
 static const struct sw_encoder *encoder_of(const struct sw_model *model)
 {
     return SW_CONTAINER(model, struct sw_encoder, super);
@@ -58,19 +60,19 @@ static sw_value places(struct sw_encoder_build *b, sw_value ids)
 
 static sw_value table_of(struct sw_encoder_build *b, const char *suffix, int64_t rows)
 {
-    return sw_nn_table(b->g, sw_name_in_trunk(&b->names, suffix), rows, b->m->super.width,
+    return sw_nn_table(b->g, sw_name_in_trunk(&b->names, suffix), rows, b->m->table_width,
                        b->m->spec.init_range);
 }
 
 static sw_value table_of_positions(struct sw_encoder_build *b, int64_t rows)
 {
-    const struct sw_model *m = &b->m->super;
     char name[240];
     if (!b->m->spec.begins_with_sines) {
         return table_of(b, b->m->names.positions, rows);
     }
     snprintf(name, sizeof name, "%s.weight", sw_name_in_trunk(&b->names, b->m->names.positions));
-    return sw_param(b->g, name, SW_SHAPE(rows, m->width), (struct sw_init){SW_INIT_SINES, 0});
+    return sw_param(b->g, name, SW_SHAPE(rows, b->m->table_width),
+                    (struct sw_init){SW_INIT_SINES, 0});
 }
 
 static sw_value embed(struct sw_encoder_build *b, sw_value table, sw_value ids)
@@ -86,8 +88,29 @@ static sw_value embed(struct sw_encoder_build *b, sw_value table, sw_value ids)
     const int64_t padding = s->counts_tokens ? s->padding_id : -1;
     const sw_value positions = table_of_positions(b, m->max_tokens + padding + 1);
     h = sw_add(b->g, h, sw_embedding(b->g, positions, places(b, ids), padding));
-    return drop(b, sw_encoder_norm(b, sw_name_in_trunk(&b->names, n->embedding_norm), h),
-                s->embedding_dropout);
+    h = sw_nn_layer_norm(b->g, sw_name_in_trunk(&b->names, n->embedding_norm), h, b->m->table_width,
+                         s->eps);
+    h = drop(b, h, s->embedding_dropout);
+    return n->project ? sw_encoder_linear(b->m, b->g, sw_name_in_trunk(&b->names, n->project), h,
+                                          b->m->table_width, m->width)
+                      : h;
+}
+
+/* f32 [H,T,T], which all layers share. */
+static sw_value relative_bias(struct sw_encoder_build *b)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const int64_t n = b->spec->tokens;
+    if (s->buckets == 0) {
+        return SW_NO_VALUE;
+    }
+    const sw_value ids =
+        sw_bucket_ids(b->g, "relative_position", s->buckets, s->bucket_distance, true, n);
+    const struct sw_linear_spec heads = {.out = s->heads, .columns = 1};
+    const sw_value table = sw_nn_table(b->g, sw_name_in_trunk(&b->names, b->m->names.relative),
+                                       s->buckets, s->heads, s->init_range);
+    sw_nn_split_linear(b->g, table, 1, -1, &heads);
+    return sw_relative_bias(b->g, sw_embedding(b->g, table, ids, -1), SW_NO_VALUE, n, n, n - 1);
 }
 
 /* ---- a layer ---- */
@@ -105,7 +128,7 @@ static sw_value attend(struct sw_encoder_build *b, sw_value h)
         .position = SW_NO_VALUE,
         .slopes = SW_NO_VALUE,
         .segments = b->segments,
-        .bias = SW_NO_VALUE,
+        .bias = b->bias,
     };
     const sw_value q = sw_encoder_columns(b, n->q, h, width, width / s->heads);
     const sw_value k = sw_encoder_columns(b, n->k, h, width, width / s->heads);
@@ -124,18 +147,38 @@ static sw_value layer(struct sw_encoder_build *b, sw_value h)
     h = sw_encoder_norm(b, sw_name_in_layer(&b->names, n->attention_norm), sw_add(b->g, h, a));
     sw_scope_push(b->g, "mlp");
     const sw_value hidden = sw_act(b->g, sw_encoder_columns(b, n->up, h, s->inner, 1), s->act);
-    const sw_value f = drop(b, sw_encoder_rows(b, n->down, hidden, s->inner, 1), s->hidden_dropout);
+    const sw_value f = drop(b, sw_encoder_rows(b, n->down, hidden, s->inner, 1),
+                            s->keeps_mlp ? 0 : s->hidden_dropout);
     sw_scope_pop(b->g);
     return sw_encoder_norm(b, sw_name_in_layer(&b->names, n->mlp_norm), sw_add(b->g, h, f));
 }
 
 /* ---- the whole ---- */
 
+/* The parts of a layer that uses those of its group. */
+static sw_value grouped(struct sw_encoder_build *b, sw_value h)
+{
+    const struct sw_encoder_spec *s = &b->m->spec;
+    const struct sw_layer_names own = b->names;
+    char parts[96], scope[32];
+    snprintf(parts, sizeof parts, "%s.%lld.albert_layers", own.layers,
+             (long long)(own.layer * s->groups / b->m->super.layers));
+    b->names.layers = parts;
+    for (b->names.layer = 0; b->names.layer < s->parts; b->names.layer++) {
+        snprintf(scope, sizeof scope, "part.%lld", (long long)b->names.layer);
+        sw_scope_push(b->g, scope);
+        h = layer(b, h);
+        sw_scope_pop(b->g);
+    }
+    b->names = own;
+    return h;
+}
+
 static sw_value layers(struct sw_encoder_build *b, sw_value h)
 {
     for (b->names.layer = 0; b->names.layer < b->m->super.layers; b->names.layer++) {
         sw_model_begin_layer(b->g, b->spec, &b->names, h);
-        h = layer(b, h);
+        h = b->m->spec.groups > 0 ? grouped(b, h) : layer(b, h);
         sw_scope_pop(b->g);
     }
     sw_model_name_hidden(b->g, b->spec, b->names.layer, h);
@@ -152,7 +195,8 @@ void sw_encoder_forward(const struct sw_model *model, sw_graph *g,
     b.mask = spec->is_packed && !spec->has_mask ? SW_NO_VALUE : input(&b, "attention_mask");
     sw_scope_push(g, b.m->names.trunk);
     const sw_value table = sw_nn_vocabulary(g, sw_name_in_trunk(&b.names, b.m->names.embedding),
-                                            model->vocab, model->width, b.m->spec.init_range);
+                                            model->vocab, b.m->table_width, b.m->spec.init_range);
+    b.bias = relative_bias(&b);
     const sw_value h = layers(&b, embed(&b, table, ids));
     sw_scope_pop(g);
     *out_loss = sw_encoder_head(b.m, g, spec, h, table);

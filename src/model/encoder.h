@@ -35,10 +35,15 @@ struct sw_encoder_spec {
     bool begins_with_sines; /* the position table starts as sines; it is trained like any other */
     double embedding_dropout, attention_dropout, hidden_dropout;
     double pool_dropout;       /* before the pooling layer */
+    bool keeps_mlp;            /* hidden_dropout leaves the MLP's branch as it is */
     double classifier_dropout; /* before the text classifier */
     double tokens_dropout;     /* before the token classifier */
     double answers_dropout;    /* before the answer positions */
     struct sw_encoder_distances distances;
+    int64_t buckets, bucket_distance; /* a bias of scores by distance, as T5's; 0 = none */
+    /* ALBERT: layers take turns in groups, and a layer of `parts` parts uses those of its group; 0
+     * groups = each layer has its own */
+    int64_t groups, parts;
 };
 
 /* Names of tensors, without ".weight" and ".bias". Names from `layers` on follow the trunk's name;
@@ -47,6 +52,8 @@ struct sw_encoder_spec {
 struct sw_encoder_names {
     const char *trunk; /* absent in files that hold only the trunk */
     const char *embedding, *positions, *types, *embedding_norm, *layers;
+    const char *project;  /* from the width of the tables to that of the layers */
+    const char *relative; /* table of the bias by distance */
     const char *q, *k, *v, *out, *attention_norm;
     const char *up, *down, *mlp_norm;
     const char *pooler;                 /* module in the trunk that contains `pool`, or NULL */
@@ -75,6 +82,7 @@ struct sw_encoder {
     const struct sw_encoder_family *family;
     struct sw_encoder_spec spec;
     struct sw_encoder_names names;
+    int64_t table_width; /* of embeddings, and of the head of masked tokens */
     char embedding[96], mask_head[96], mask_bias[96], pooler[96]; /* full names */
 };
 
@@ -109,7 +117,8 @@ sw_status sw_bert_read(struct sw_json_doc *doc, const struct sw_json *config,
                        struct sw_encoder *encoder);
 
 extern const struct sw_encoder_family sw_family_bert, sw_family_roberta, sw_family_xlm_roberta,
-    sw_family_camembert, sw_family_distilbert, sw_family_deberta;
+    sw_family_camembert, sw_family_distilbert, sw_family_deberta, sw_family_electra,
+    sw_family_albert, sw_family_mpnet;
 
 /* ---- layers (encoder.c) ---- */
 
@@ -119,6 +128,7 @@ struct sw_encoder_build {
     sw_graph *g;
     const struct sw_forward_spec *spec;
     sw_value mask, segments;
+    sw_value bias; /* of scores, SW_NO_VALUE = none */
     struct sw_layer_names names;
 };
 

@@ -36,10 +36,10 @@ static void masked(const struct sw_encoder *m, struct sw_head *head, sw_value h,
 {
     const struct sw_model *model = &m->super;
     sw_graph *g = head->g;
-    sw_value x = sw_act(g, linear(m, g, m->names.mask_dense, h, model->width), m->spec.mask_act);
-    x = sw_nn_layer_norm(g, m->names.mask_norm, x, model->width, m->spec.eps);
+    sw_value x = sw_act(g, linear(m, g, m->names.mask_dense, h, m->table_width), m->spec.mask_act);
+    x = sw_nn_layer_norm(g, m->names.mask_norm, x, m->table_width, m->spec.eps);
     const sw_value weight =
-        model->head_name ? sw_param(g, model->head_name, SW_SHAPE(model->vocab, model->width),
+        model->head_name ? sw_param(g, model->head_name, SW_SHAPE(model->vocab, m->table_width),
                                     (struct sw_init){SW_INIT_NORMAL, m->spec.init_range})
                          : table;
     const sw_value bias =

@@ -54,6 +54,7 @@ sw_status sw_encoder_read(struct sw_json_doc *doc, const struct sw_json *config,
     m->family = SW_CONTAINER(model->ops, struct sw_encoder_family, ops);
     m->names = m->family->names;
     SW_TRY(sw_model_read_sizes(doc, config, model, &m->spec.heads, &m->spec.inner));
+    m->table_width = model->width;
     SW_TRY(sw_json_get_bool(doc, config, "tie_word_embeddings", true, &model->tied));
     model->pad_id = sw_model_token_id(config, "pad_token_id");
     model->pad_id = model->pad_id < 0 ? m->family->padding_id : model->pad_id;

@@ -11,39 +11,20 @@
 
 /* To add a family, add its file and a line here. */
 static const struct sw_model_ops *const families[] = {
-    &sw_family_gpt2.ops,
-    &sw_family_llama.ops,
-    &sw_family_mistral.ops,
-    &sw_family_qwen2.ops,
-    &sw_family_qwen3.ops,
-    &sw_family_gemma.ops,
-    &sw_family_gemma2.ops,
-    &sw_family_gemma3.ops,
-    &sw_family_gpt_neox.ops,
-    &sw_family_opt.ops,
-    &sw_family_phi.ops,
-    &sw_family_phi3.ops,
-    &sw_family_bloom.ops,
-    &sw_family_gptj.ops,
-    &sw_family_smollm3.ops,
-    &sw_family_olmo2.ops,
-    &sw_family_granite.ops,
-    &sw_family_stablelm.ops,
-    &sw_family_starcoder2.ops,
-    &sw_family_cohere.ops,
-    &sw_family_glm4.ops,
-    &sw_family_bert.ops,
-    &sw_family_roberta.ops,
-    &sw_family_xlm_roberta.ops,
-    &sw_family_camembert.ops,
-    &sw_family_distilbert.ops,
-    &sw_family_deberta.ops,
-    &sw_family_bart.ops,
-    &sw_family_t5.ops,
-    &sw_family_mt5.ops,
-    &sw_family_vit,
-    &sw_family_cifar_net,
-    &sw_family_bi_lstm,
+    &sw_family_gpt2.ops,       &sw_family_llama.ops,      &sw_family_mistral.ops,
+    &sw_family_qwen2.ops,      &sw_family_qwen3.ops,      &sw_family_gemma.ops,
+    &sw_family_gemma2.ops,     &sw_family_gemma3.ops,     &sw_family_gpt_neox.ops,
+    &sw_family_opt.ops,        &sw_family_phi.ops,        &sw_family_phi3.ops,
+    &sw_family_bloom.ops,      &sw_family_gptj.ops,       &sw_family_smollm3.ops,
+    &sw_family_olmo2.ops,      &sw_family_granite.ops,    &sw_family_stablelm.ops,
+    &sw_family_starcoder2.ops, &sw_family_cohere.ops,     &sw_family_glm4.ops,
+    &sw_family_bert.ops,       &sw_family_roberta.ops,    &sw_family_xlm_roberta.ops,
+    &sw_family_camembert.ops,  &sw_family_distilbert.ops, &sw_family_deberta.ops,
+    &sw_family_electra.ops,    &sw_family_albert.ops,     &sw_family_mpnet.ops,
+    &sw_family_bart.ops,       &sw_family_mbart.ops,      &sw_family_pegasus.ops,
+    &sw_family_marian.ops,     &sw_family_t5.ops,         &sw_family_mt5.ops,
+    &sw_family_vit.ops,        &sw_family_deit.ops,       &sw_family_dinov2.ops,
+    &sw_family_cifar_net,      &sw_family_bi_lstm,
 };
 
 const struct sw_model_ops *sw_model_family(const char *type)
@@ -60,9 +41,8 @@ const struct sw_model_ops *sw_model_family(const char *type)
 static const struct {
     const char *relative, *types[16];
 } relatives[] = {
-    {"bart", {"marian", "mbart", "pegasus"}},
-    {"bert",
-     {"albert", "convbert", "electra", "ernie", "flaubert", "mobilebert", "modernbert", "mpnet"}},
+    {"bart", {"m2m_100", "blenderbot", "bigbird_pegasus", "plbart"}},
+    {"bert", {"convbert", "ernie", "flaubert", "mobilebert", "modernbert"}},
     {"bloom", {"mpt"}},
     {"deberta-v2", {"deberta"}},
     {"gemma3_text", {"gemma3", "gemma3n_text"}},
@@ -76,7 +56,8 @@ static const struct {
     {"qwen3", {"qwen3_moe"}},
     {"roberta", {"data2vec-text", "ibert", "xlm-roberta-xl"}},
     {"t5", {"longt5", "switch_transformers", "umt5"}},
-    {"vit", {"beit", "deit", "dinov2"}},
+    {"vit", {"beit"}},
+    {"dinov2", {"dinov2_with_registers", "dinov3_vit"}},
 };
 
 /* The built family that a type resembles: a relative, the one whose name it begins with

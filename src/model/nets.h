@@ -4,7 +4,20 @@
 
 #include "model/model.h"
 
-extern const struct sw_model_ops sw_family_vit, sw_family_cifar_net, sw_family_bi_lstm;
+/* ViT and related families. Names of tensors follow the trunk's name, or a layer's. */
+struct sw_vit_family {
+    struct sw_model_ops ops;
+    const char *trunk;
+    const char *second_token;                /* learned, after the first; NULL = there is none */
+    const char *attention_norm, *mlp_norm;   /* before the branches */
+    const char *attention_scale, *mlp_scale; /* vectors that multiply branches; NULL = none */
+    const char *up, *down;
+    bool has_mean; /* the head reads the mean of the patches, too */
+    int64_t patch; /* default of patch_size */
+    double eps;    /* default of layer_norm_eps */
+};
+extern const struct sw_vit_family sw_family_vit, sw_family_deit, sw_family_dinov2;
+extern const struct sw_model_ops sw_family_cifar_net, sw_family_bi_lstm;
 
 /* [B,H,W,C] as [B,C,H,W], the layout for convolutions. A view: no bytes move. */
 sw_value sw_nets_channels_first(sw_graph *g, sw_value x);

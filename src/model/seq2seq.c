@@ -44,8 +44,7 @@ static const char *in_attention(struct build *b, const char *attention, const ch
 
 static struct sw_linear_spec linear_of(const struct build *b, int64_t in, int64_t out, double std)
 {
-    return (struct sw_linear_spec){
-        .in = in, .out = out, .no_bias = b->m->spec.pre_norm, .std = std};
+    return (struct sw_linear_spec){.in = in, .out = out, .no_bias = b->m->spec.plain, .std = std};
 }
 
 static sw_value linear(struct build *b, const char *name, sw_value x, int64_t in, int64_t out,
@@ -76,8 +75,8 @@ static sw_value rows(struct build *b, const char *name, sw_value x, int64_t in, 
 static sw_value norm(struct build *b, const char *name, sw_value x)
 {
     const int64_t width = b->m->super.width;
-    return b->m->spec.pre_norm ? sw_nn_rms_norm(b->g, name, x, width, b->m->spec.eps, false)
-                               : sw_nn_layer_norm(b->g, name, x, width, b->m->spec.eps);
+    return b->m->spec.plain ? sw_nn_rms_norm(b->g, name, x, width, b->m->spec.eps, false)
+                            : sw_nn_layer_norm(b->g, name, x, width, b->m->spec.eps);
 }
 
 static sw_value drop(struct build *b, sw_value x)
@@ -89,17 +88,36 @@ static sw_value drop(struct build *b, sw_value x)
 
 /* The bucket of a key's distance behind its query (negative: ahead). A decoder only looks back.
  * Computed in fp32 as in the published code. */
-static int32_t bucket_of(const struct sw_seq2seq_spec *s, bool both_ways, int64_t apart)
+static int32_t bucket_of(int64_t buckets, int64_t distance, bool both_ways, int64_t apart)
 {
-    const int64_t n = both_ways ? s->buckets / 2 : s->buckets, exact = n / 2;
+    const int64_t n = both_ways ? buckets / 2 : buckets, exact = n / 2;
     const int64_t first = both_ways && apart > 0 ? n : 0;
     const int64_t r = both_ways ? (apart < 0 ? -apart : apart) : sw_max_i64(0, -apart);
     if (r < exact) {
         return (int32_t)(first + r);
     }
-    const float span = (float)log((double)s->distance / (double)exact);
+    const float span = (float)log((double)distance / (double)exact);
     const float step = logf((float)r / (float)exact) / span * (float)(n - exact);
     return (int32_t)(first + sw_min_i64(n - 1, exact + (int64_t)step));
+}
+
+sw_value sw_bucket_ids(sw_graph *g, const char *what, int64_t buckets, int64_t distance,
+                       bool both_ways, int64_t n)
+{
+    const int64_t rows = 2 * n - 1;
+    char name[64];
+    int32_t *ids = sw_alloc("model", (size_t)rows * sizeof *ids);
+    if (!ids) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        ids[i] = bucket_of(buckets, distance, both_ways, i - (n - 1));
+    }
+    snprintf(name, sizeof name, "%s_buckets.%lld", what, (long long)n);
+    const sw_value out = sw_constant(g, name, SW_I32, SW_SHAPE(rows), ids);
+    sw_free(ids);
+    return out;
 }
 
 /* True for a decoder that keeps keys and values of earlier tokens. */
@@ -112,20 +130,10 @@ static bool is_cached(const struct build *b)
 static sw_value relative_bias(struct build *b, int64_t queries)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
-    const int64_t n = is_cached(b) ? b->spec->cache_tokens : queries, rows = 2 * n - 1;
-    char name[64];
-    int32_t *buckets = sw_alloc("model", (size_t)rows * sizeof *buckets);
-    if (!buckets) {
-        sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
-        return SW_NO_VALUE;
-    }
-    for (int64_t i = 0; i < rows; i++) {
-        buckets[i] = bucket_of(s, b->stack == SW_ENCODER_STACK, i - (n - 1));
-    }
-    snprintf(name, sizeof name, "%s_buckets.%lld",
-             b->stack == SW_ENCODER_STACK ? "encoder" : "decoder", (long long)n);
-    const sw_value ids = sw_constant(b->g, name, SW_I32, SW_SHAPE(rows), buckets);
-    sw_free(buckets);
+    const int64_t n = is_cached(b) ? b->spec->cache_tokens : queries;
+    const bool both = b->stack == SW_ENCODER_STACK;
+    const sw_value ids =
+        sw_bucket_ids(b->g, both ? "encoder" : "decoder", s->buckets, s->distance, both, n);
     const struct sw_linear_spec heads = {.out = s->stack[b->stack].heads, .columns = 1};
     b->names.layer = 0;
     const sw_value table =
@@ -163,15 +171,29 @@ static sw_value rows_of_places(struct build *b, int64_t n)
     return ids;
 }
 
-static sw_value learned_positions(struct build *b, int64_t n)
+/* Files need not have them. As in transformers, Pegasus trains them. */
+static sw_value table_of_sines(struct build *b)
+{
+    const struct sw_model *m = &b->m->super;
+    char name[240];
+    snprintf(name, sizeof name, "%s.weight",
+             sw_name_in_trunk(&b->names, b->m->family->names.positions));
+    const struct sw_shape shape = SW_SHAPE(m->max_tokens, m->width);
+    const struct sw_init init = {SW_INIT_SINES_APART, 0};
+    return b->m->spec.keeps_sines ? sw_param_fixed(b->g, name, shape, init)
+                                  : sw_param(b->g, name, shape, init);
+}
+
+static sw_value embedded_positions(struct build *b, int64_t n)
 {
     const struct sw_seq2seq_spec *s = &b->m->spec;
     const struct sw_model *m = &b->m->super;
     const sw_value rows =
         is_cached(b) ? sw_add_offset(b->g, b->position, s->position_offset) : rows_of_places(b, n);
     const sw_value table =
-        sw_nn_table(b->g, sw_name_in_trunk(&b->names, b->m->family->names.positions),
-                    m->max_tokens + s->position_offset, m->width, s->std.table);
+        s->sines ? table_of_sines(b)
+                 : sw_nn_table(b->g, sw_name_in_trunk(&b->names, b->m->family->names.positions),
+                               m->max_tokens + s->position_offset, m->width, s->std.table);
     return sw_embedding(b->g, table, rows, -1);
 }
 
@@ -293,8 +315,9 @@ static sw_value embed(struct build *b, sw_value table, sw_value ids, int64_t n)
     h = s->embedding_scale != 1 ? sw_scale(b->g, h, s->embedding_scale) : h;
     b->bias = s->buckets > 0 ? relative_bias(b, n) : SW_NO_VALUE;
     if (s->buckets == 0) {
-        h = sw_add(b->g, h, learned_positions(b, n));
-        h = norm(b, sw_name_in_trunk(&b->names, b->m->family->names.embedding_norm), h);
+        const char *name = b->m->family->names.embedding_norm;
+        h = sw_add(b->g, h, embedded_positions(b, n));
+        h = name ? norm(b, sw_name_in_trunk(&b->names, name), h) : h;
     }
     return drop(b, h);
 }
@@ -316,7 +339,8 @@ static sw_value run_stack(struct build *b, int stack, sw_value table, sw_value i
         h = branch(b, h, FEED_FORWARD);
         sw_scope_pop(b->g);
     }
-    h = names->final_norm ? drop(b, norm(b, sw_name_in_trunk(&b->names, names->final_norm), h)) : h;
+    h = names->final_norm ? norm(b, sw_name_in_trunk(&b->names, names->final_norm), h) : h;
+    h = b->m->spec.plain ? drop(b, h) : h;
     name_hidden(b, h);
     sw_scope_pop(b->g);
     return h;
@@ -393,9 +417,9 @@ static sw_value decode(struct build *b, sw_value table, sw_value ids)
         const sw_value h = run_stack(b, SW_DECODER_STACK, table, token, 1);
         return sw_reshape(b->g, h, SW_SHAPE(spec->batch, model->width));
     }
+    const int64_t start = b->m->spec.begins_with_last ? -1 : model->start_id;
     const sw_value given = is_text ? sw_model_input(b->g, model, spec, "labels") : ids;
-    return run_stack(b, SW_DECODER_STACK, table,
-                     sw_shift_right(b->g, given, model->start_id, model->pad_id),
+    return run_stack(b, SW_DECODER_STACK, table, sw_shift_right(b->g, given, start, model->pad_id),
                      is_text ? spec->targets : spec->tokens);
 }
 

@@ -10,9 +10,8 @@
 /* The two stacks. */
 enum { SW_ENCODER_STACK, SW_DECODER_STACK, SW_N_STACKS };
 
-/* The computation: Transformer (Vaswani et al. 2017) in one of two forms. One has learned positions
- * and post-norm branches. The other has RMS pre-norms, a final norm, and biases of scores by
- * distance. */
+/* The computation: Transformer (Vaswani et al. 2017), with norms before or after its branches, and
+ * positions from a table that is learned or made of sines, or biases of scores by distance. */
 struct sw_seq2seq_spec {
     struct {
         int64_t layers, heads, head_width, inner;
@@ -20,8 +19,12 @@ struct sw_seq2seq_spec {
     } stack[SW_N_STACKS];
     int64_t buckets, distance; /* relative positions and largest distance; 0 buckets = learned */
     int64_t position_offset;   /* rows of the table of positions before position 0 */
-    bool pre_norm;             /* RMS norms before branches, no biases in any layer */
+    bool sines;                /* positions begin as those of Vaswani et al. */
+    bool keeps_sines;          /* and are not trained */
+    bool pre_norm;             /* norms before branches instead of after */
+    bool plain;                /* RMS norms, no biases in any layer, dropout after the final norm */
     bool gated;
+    bool begins_with_last; /* the decoder's input begins with the last label of a row */
     enum sw_act act;
     double embedding_scale, head_scale; /* factors of embedded rows, and of a tied head's input */
     double eps;
@@ -80,4 +83,10 @@ bool sw_seq2seq_ignores(const struct sw_model *model, const char *file_name);
     .ops.forward = sw_seq2seq_forward, .ops.alias = sw_seq2seq_alias,                              \
     .ops.ignores = sw_seq2seq_ignores
 
-extern const struct sw_seq2seq_family sw_family_bart, sw_family_t5, sw_family_mt5;
+extern const struct sw_seq2seq_family sw_family_bart, sw_family_mbart, sw_family_pegasus,
+    sw_family_marian, sw_family_t5, sw_family_mt5;
+
+/* The rows of a table of `buckets` distances for keys from n - 1 before a query to n - 1 after
+ * it, a constant i32 [2 n - 1] (Raffel et al. 2019). both_ways: keys after a query have buckets */
+sw_value sw_bucket_ids(sw_graph *g, const char *what, int64_t buckets, int64_t distance,
+                       bool both_ways, int64_t n);

@@ -68,7 +68,7 @@ static sw_status read_layers(struct sw_json_doc *doc, const struct sw_json *conf
     s->attention_dropout = s->act_dropout = s->dropout;
     m->super.is_endless = true;
     s->padding_id = -1;
-    s->pre_norm = true;
+    s->pre_norm = s->plain = true;
     m->super.ties_absent_head = true;
     set_stds(m, factor);
     return SW_OK;

@@ -255,10 +255,12 @@ struct fill {
 
 enum { FILL_RUN = 1024 }; /* elements that a thread draws at a time */
 
-/* Row p, column j: the sine or cosine of p / 10000^(2 (j/2) / columns). */
-static float sine(uint64_t columns, uint64_t i)
+/* Row p, column j: the sine or cosine of p / 10000^(2 (j/2) / columns). apart: the even columns
+ * precede the odd ones */
+static float sine(uint64_t columns, uint64_t i, bool apart)
 {
-    const uint64_t j = i % columns;
+    const uint64_t at = i % columns, sines = (columns + 1) / 2;
+    const uint64_t j = !apart ? at : at < sines ? 2 * at : 2 * (at - sines) + 1;
     const double power = (double)(j / 2 * 2) / (double)columns;
     const double angle = (double)(i / columns) / pow(10000, power);
     return (float)(j % 2 == 0 ? sin(angle) : cos(angle));
@@ -273,7 +275,8 @@ static float initial(const struct fill *f, uint64_t i)
         return (float)(f->init->std *
                        (0x1p-52 * (double)(sw_philox_u64(f->seed, f->stream, i) >> 11) - 1));
     case SW_INIT_SINES:
-        return sine(f->columns, i);
+    case SW_INIT_SINES_APART:
+        return sine(f->columns, i, f->init->kind == SW_INIT_SINES_APART);
     case SW_INIT_ONE:
         return 1;
     case SW_INIT_ZERO:
@@ -566,6 +569,8 @@ sw_status sw_weights_read_folder(struct sw_weights *w)
             if (i == 0 && !w->lora) { /* adapters and their masters are f32 */
                 w->source.dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
             }
+        } else if (param->work->init.kind == SW_INIT_SINES_APART) { /* files may omit them */
+            st = init_param(w, param, NULL, piece);
         } else if (sw_model_may_begin(w->model, param->work->name)) {
             if (!sw_weights_adapter_has(w, param->work->name)) {
                 sw_log(SW_LOG_WARN, "%s: %s is not in the folder; the new head starts at random",

@@ -32,7 +32,8 @@ static const struct family families[] = {
     {"bert", NULL, true},          {"roberta", "roberta_untied", true},
     {"distilbert", NULL, true},    {"deberta-v2", "deberta_answers", true},
     {"bart", NULL, true},          {"t5", NULL, true},
-    {"mt5", NULL, true},           {"vision/vit", "vit_even", true},
+    {"mt5", NULL, true},           {"albert", NULL, true},
+    {"mbart", NULL, true},         {"vision/vit", "vit_even", true},
     {"rnn", NULL, false},          {"vision/cifar_net", NULL, false},
 };
 

@@ -109,17 +109,29 @@ static void trim(const struct cpu_call *call)
     }
 }
 
+enum { NO_LABEL = -100 };
+
+/* A row's last id that is neither padding nor ignored, which follow the others; else padding. */
+static int64_t last_of_row(const int32_t *ids, int64_t tokens, int64_t pad)
+{
+    int64_t n = 0;
+    for (int64_t t = 0; t < tokens; t++) {
+        n += ids[t] != NO_LABEL && ids[t] != pad;
+    }
+    return n > 0 && ids[n - 1] != NO_LABEL ? ids[n - 1] : pad;
+}
+
 static void shift_right(const struct cpu_call *call)
 {
-    enum { NO_LABEL = -100 };
     const struct sw_op *op = call->desc->op;
     const int64_t tokens = call->desc->in[0].shape.dims[1];
     const int32_t *ids = call->in[0];
     int32_t *out = call->out[0];
     for (int64_t i = 0; i < sw_shape_elems(&call->desc->in[0].shape); i++) {
-        const int64_t id = i % tokens == 0          ? op->attrs.integers.value
-                           : ids[i - 1] == NO_LABEL ? op->attrs.integers.pad
-                                                    : ids[i - 1];
+        const int64_t pad = op->attrs.integers.pad, start = op->attrs.integers.value;
+        const int64_t id = i % tokens != 0 ? (ids[i - 1] == NO_LABEL ? pad : ids[i - 1])
+                           : start >= 0    ? start
+                                           : last_of_row(ids + i, tokens, pad);
         out[i] = (int32_t)id;
     }
 }

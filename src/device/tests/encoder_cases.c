@@ -30,14 +30,14 @@ bool case_not_equal(struct op_case *c, enum sw_dtype dtype, int variant)
 
 bool case_shift_right(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    static const int64_t tokens[] = {1, 2, 133};
+    static const int64_t tokens[] = {1, 2, 133, 1, 45};
     if (variant >= (int)SW_LEN(tokens)) {
         return false;
     }
     const struct sw_shape shape = SW_SHAPE(5, tokens[variant]);
     start(c, SW_OP_SHIFT_RIGHT, dtype, variant);
     c->exact = true;
-    c->op.attrs.integers.value = 2;
+    c->op.attrs.integers.value = variant < 3 ? 2 : -1;
     c->op.attrs.integers.pad = 1;
     const int i = case_in_ints(c, shape, 0, 9);
     for (int64_t e = 0; e < sw_shape_elems(&shape); e += 3) {

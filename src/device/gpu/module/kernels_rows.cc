@@ -16,6 +16,16 @@ SW_KERNEL(THREADS) void not_equal(struct gpu_integers_args args)
     }
 }
 
+/* A row's last id that is neither padding nor ignored, which follow the others; else padding. */
+SW_DEVICE int64_t last_of_row(const struct gpu_integers_args &args, int64_t at)
+{
+    int64_t n = 0;
+    for (int64_t t = 0; t < args.tokens; t++) {
+        n += args.x[at + t] != NO_LABEL && args.x[at + t] != args.pad;
+    }
+    return n > 0 && args.x[at + n - 1] != NO_LABEL ? args.x[at + n - 1] : args.pad;
+}
+
 SW_KERNEL(THREADS) void shift_right(struct gpu_integers_args args)
 {
     if (skipped(args.skip)) {
@@ -23,7 +33,9 @@ SW_KERNEL(THREADS) void shift_right(struct gpu_integers_args args)
     }
     for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
         const bool first = i - quotient(i, args.tokens) * args.tokens == 0;
-        const int64_t before = first ? args.value : args.x[i - 1];
+        const int64_t before = !first           ? args.x[i - 1]
+                               : args.value < 0 ? last_of_row(args, i)
+                                                : args.value;
         args.y[i] = (int32_t)(!first && before == NO_LABEL ? args.pad : before);
     }
 }
