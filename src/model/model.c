@@ -24,7 +24,7 @@ static const struct sw_model_ops *const families[] = {
     &sw_family_bart.ops,       &sw_family_mbart.ops,      &sw_family_pegasus.ops,
     &sw_family_marian.ops,     &sw_family_t5.ops,         &sw_family_mt5.ops,
     &sw_family_vit.ops,        &sw_family_deit.ops,       &sw_family_dinov2.ops,
-    &sw_family_cifar_net,      &sw_family_bi_lstm,
+    &sw_family_modernbert,     &sw_family_cifar_net,      &sw_family_bi_lstm,
 };
 
 const struct sw_model_ops *sw_model_family(const char *type)
@@ -42,7 +42,7 @@ static const struct {
     const char *relative, *types[16];
 } relatives[] = {
     {"bart", {"m2m_100", "blenderbot", "bigbird_pegasus", "plbart"}},
-    {"bert", {"convbert", "ernie", "flaubert", "mobilebert", "modernbert"}},
+    {"bert", {"convbert", "ernie", "flaubert", "mobilebert"}},
     {"bloom", {"mpt"}},
     {"deberta-v2", {"deberta"}},
     {"gemma3_text", {"gemma3", "gemma3n_text"}},

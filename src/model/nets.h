@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// nets - families without a shared builder: images, and a recurrent network. Part of model.h.
+// nets - families without a shared builder: images, ModernBERT, and a recurrent network. Part of
+// model.h.
 #pragma once
 
 #include "model/model.h"
@@ -17,7 +18,7 @@ struct sw_vit_family {
     double eps;    /* default of layer_norm_eps */
 };
 extern const struct sw_vit_family sw_family_vit, sw_family_deit, sw_family_dinov2;
-extern const struct sw_model_ops sw_family_cifar_net, sw_family_bi_lstm;
+extern const struct sw_model_ops sw_family_modernbert, sw_family_cifar_net, sw_family_bi_lstm;
 
 /* [B,H,W,C] as [B,C,H,W], the layout for convolutions. A view: no bytes move. */
 sw_value sw_nets_channels_first(sw_graph *g, sw_value x);

@@ -113,11 +113,11 @@ static void our_models_come_out_as_they_went_in(void **state)
 static void recorded_models_come_out_as_they_went_in(void **state)
 {
     static const char *const areas[] = {
-        "gpt2",       "llama",    "mistral",    "qwen2",  "qwen3",   "gemma2",      "gemma3_text",
-        "gpt_neox",   "opt",      "phi",        "phi3",   "bloom",   "smollm3",     "olmo2",
-        "granite",    "stablelm", "starcoder2", "bert",   "roberta", "xlm-roberta", "distilbert",
-        "deberta-v2", "electra",  "albert",     "mpnet",  "bart",    "mbart",       "t5",
-        "mt5",        "vision",   "deit",       "dinov2", "rnn"};
+        "gpt2",       "llama",    "mistral",    "qwen2", "qwen3",      "gemma2",      "gemma3_text",
+        "gpt_neox",   "opt",      "phi",        "phi3",  "bloom",      "smollm3",     "olmo2",
+        "granite",    "stablelm", "starcoder2", "bert",  "roberta",    "xlm-roberta", "distilbert",
+        "deberta-v2", "electra",  "albert",     "mpnet", "modernbert", "bart",        "mbart",
+        "t5",         "mt5",      "vision",     "deit",  "dinov2",     "rnn"};
     char folder[TEST_PATH_CAP];
     (void)state;
     for (size_t i = 0; i < SW_LEN(areas); i++) {
