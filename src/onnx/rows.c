@@ -563,6 +563,8 @@ static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_EXCHANGE] = {NULL, "passes between ranks, and exports have one", NULL, NULL},
     [SW_OP_LINEAR_CE_MERGE] = LOSS,
     [SW_OP_CROSS_ENTROPY_MERGE] = LOSS,
+    [SW_OP_PREFERENCE] = LOSS,
+    [SW_OP_PREFERENCE_GRAD] = BACKWARD,
 };
 
 const struct sw_onnx_row *sw_onnx_row_of(enum sw_op_kind kind)
