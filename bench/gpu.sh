@@ -9,9 +9,11 @@
 #   gpu.sh speed         tokens/s of GPT-2 124M, 1.5B and LLaMA 1.1B, and of PyTorch if installed
 #   gpu.sh offload       time of a step with optimizer states on the host or everything on NVMe, at 16k to 64k tokens; least
 #                        tokens per step for which updating on the host adds at most a tenth
+#   gpu.sh many          with several GPUs: bytes per second of each exchange, as a ratio to those of nccl-tests (rccl-tests) if
+#                        they are in PATH; tokens/s at ZeRO stages 0 to 3 on all of them; launches of a step, captured and not
 #   gpu.sh size          largest model that trains, without offloading, with the host and with a disk; PyTorch's largest
 # Variables: DEVICE (cuda), BUILD (build-gpu; built with the minimal preset if it has no program), STEPS (200), OUT
-# (bench/results), DISK (a folder on a fast disk, /tmp), HOST_MEMORY (most of the free memory), LIMIT (530 seconds; later parts
+# (bench/results), RANKS of "many" (one a GPU), DISK (a folder on a fast disk, /tmp), HOST_MEMORY (most of the free memory), LIMIT (530 seconds; later parts
 # are skipped with a note). Each call writes OUT/gpu-<what>-<date>.json, again after each result. The exit status is not 0 if a
 # check failed or was skipped. `DEVICE=emu BUILD=build-dev STEPS=3 bench/gpu.sh right` tests the script without a GPU.
 set -uo pipefail
@@ -28,10 +30,12 @@ file=$out/gpu-$what-$(date -u +%Y%m%d-%H%M%S).json
 
 # Sizes for a GPU; the emulation uses sizes that a CPU can handle.
 models=(gpt2:16 tinyllama-1.1b:8 gpt2-xl:8) reference=gpt2 offloaded=tinyllama-1.1b:8 seq=1024 product=8192 counted=10 few=3
+exchanged=$((256 << 20)) repeated=20 ranks=${RANKS:-$(nvidia-smi -L 2> /dev/null | wc -l)}
 micro_batches=(2 4 8) short=(--steps 5 --seq-len 32) size=(--width "${WIDTH:-6144}" --vocab 50257 --seq-len 1024 --most-layers 400)
 case $device in
 emu*)
     models=(gpt2-tiny:2) reference=gpt2-tiny offloaded=gpt2-tiny:1 seq=16 product=64 counted=2 few=1
+    exchanged=$((64 << 10)) repeated=2 ranks=${RANKS:-2}
     micro_batches=(1 2 4) short=(--steps 2 --seq-len 8) size=(--width 64 --vocab 512 --seq-len 32 --most-layers 4)
     ;;
 esac
@@ -94,7 +98,7 @@ make_build() {
     say "building"
     SPILLWAY_MODULES=$(cd "$build" && pwd) # of programs that lie in folders of the build
     export SPILLWAY_MODULES
-    make_target spillway_program "$module" bench_train_gpt2 bench_capacity device_gpu_test
+    make_target spillway_program "$module" bench_train_gpt2 bench_capacity bench_exchange device_gpu_test
     note built_s "$SECONDS"
     note date "$(text "$(date -u +%Y-%m-%dT%H:%MZ)")"
     note commit "$(text "$(git rev-parse --short HEAD 2> /dev/null)")"
@@ -172,11 +176,15 @@ expect_cases() {
     [ $status -eq 0 ] || verdict "cases of $1" $status
 }
 
-right() {
-    make_build
+make_text() {
     local sources=(docs/*.md src/*/*.c)
     cat "${sources[@]}" | tr -cd '\12\40-\176' | head -c 1000000 > "$work/text.txt"
     cp "$work/text.txt" "$work/text.bin"
+}
+
+right() {
+    make_build
+    make_text
 
     say "kernels"
     expect kernels limited env SPILLWAY_TEST_DEVICE="$device" "$build/tests/device_gpu_test"
@@ -308,6 +316,65 @@ offload() {
     finish
 }
 
+# their_rate <exchange>: GB/s by the program of nccl-tests or rccl-tests
+their_rate() {
+    command -v "$1_perf" > /dev/null || return 1
+    limited "$1_perf" -b "$exchanged" -e "$exchanged" -g "$ranks" -n "$repeated" 2> /dev/null |
+        sed -n 's/.*Avg bus bandwidth *: *\([0-9.]*\).*/\1/p' | grep .
+}
+
+# step_on_all <name> <flags>..: notes tokens/s of a short training, and what of it is captured
+step_on_all() {
+    local name=$1 data=$work/text.txt pair=${models[0]}
+    shift
+    [ "${pair%:*}" != gpt2 ] || data=$work/text.bin
+    say "$name"
+    rm -rf "$work/many"
+    if limited "$build/spillway" train --model "${pair%:*}" --data "$data" --output "$work/many" --no-export --device "$device" \
+        --seq-len "$seq" --steps "$counted" --set "train_micro_batch_size_per_gpu=${pair#*:}" --set bf16.enabled=true "$@" \
+        > "$work/log" 2>&1; then
+        note "$name" "$(text "$(grep -E '^captured: |^[0-9]+ steps? in ' "$work/log")")"
+    else
+        tail -n 5 "$work/log"
+        note "$name" "$(text "$(tail -n 1 "$work/log")")"
+        n_bad=$((n_bad + 1))
+    fi
+}
+
+many() {
+    make_build
+    make_text
+    say "launches of a step on one GPU"
+    step_on_all "captured" --set spillway.capture=true --set gradient_accumulation_steps=2
+    step_on_all "not captured" --set spillway.capture=false --set gradient_accumulation_steps=2
+    if [ "$ranks" -lt 2 ]; then
+        note "exchanges" "\"$ranks GPU: wanted 2 or more\""
+        finish
+    fi
+    say "exchanges of $ranks ranks"
+    if limited "$build/bench/bench_exchange" --device "$device" --ranks "$ranks" --bytes "$exchanged" --times "$repeated" \
+        > "$work/exchanges" 2> "$work/log"; then
+        local line name ours theirs
+        while read -r line <&3; do
+            name=$(sed -n 's/.*"exchange":"\([a-z_]*\)".*/\1/p' <<< "$line")
+            ours=$(sed -n 's/.*"gb_s":\([0-9.]*\).*/\1/p' <<< "$line")
+            note "$name" "$line"
+            if theirs=$(their_rate "$name"); then
+                note "$name, ratio to ${name}_perf" "$(awk -v a="$ours" -v b="$theirs" 'BEGIN { printf "%.3f", b > 0 ? a / b : 0 }')"
+            fi
+        done 3< "$work/exchanges"
+    else
+        cat "$work/log"
+        note "exchanges" "$(text "$(tail -n 1 "$work/log")")"
+        n_bad=$((n_bad + 1))
+    fi
+    local stage
+    for stage in 0 1 2 3; do
+        step_on_all "stage $stage, $ranks ranks" --ranks "$ranks" --set spillway.comm=library --set "zero_optimization.stage=$stage"
+    done
+    finish
+}
+
 # Memory for one process on this machine, less a reserve for all others, in MiB.
 host_memory() {
     local free most
@@ -347,9 +414,9 @@ build)
     make_build
     finish
     ;;
-right | speed | offload | size) $what ;;
+right | speed | offload | many | size) $what ;;
 *)
-    sed -n '3,17s/^# *//p' "$0" >&2
+    sed -n '3,19s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac

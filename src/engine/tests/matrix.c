@@ -711,10 +711,10 @@ void matrix_captured(int n_rows, int n_steps)
         int8_t micro_batches, pipe, order, generation;
         bool late;
     } rows[] = {
-        {.stage = 0},
+        {.stage = 1, .pipe = 2, .device = 1, .generation = 1}, /* with slots for micro-batches */
         {.stage = 3, .schedule = 1, .states = 1, .params = 1, .activations = 1, .device = 1},
         {.stage = 3, .states = 2, .params = 2, .tiles = 1, .recompute = 2, .micro_batches = 1},
-        {.stage = 1, .pipe = 2, .device = 1, .generation = 1},
+        {.stage = 0},
         {.stage = 2, .states = 1, .updates = 1, .recompute = 1, .device = 2},
         {.stage = 3, .schedule = 1, .states = 2, .params = 2, .tiles = 1, .device = 1},
         {.stage = 3, .states = 1, .params = 1, .updates = 1, .activations = 1, .recompute = 3},
