@@ -111,8 +111,8 @@ static bool of_patches(struct sw_part_pass *p, const struct sw_op *op,
                        const struct sw_op_desc *desc)
 {
     struct sw_op_part part;
-    if (op->n_in == 0 || desc->in[0].shape.rank != 3 || !is_in_block(p->g, op->scope) ||
-        has_ids(p->g)) {
+    if (op->n_in == 0 || desc->in[0].shape.rank != 3 || desc->in[0].shape.dims[1] < p->ranks.n ||
+        !is_in_block(p->g, op->scope) || has_ids(p->g)) {
         return false;
     }
     const struct sw_spread tokens = sw_spread_cut(1, desc->in[0].shape.dims[1], p->ranks.n);
