@@ -133,12 +133,13 @@ static struct sw_cost cost_of(const struct sw_plan *plan, const struct sw_cost_m
     }
 }
 
-void sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
-                    struct sw_cost (*costs)[2])
+sw_status sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                         struct sw_cost (*costs)[2])
 {
     for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
         costs[i][0] = costs[i][1] = cost_of(plan, mesh, i);
     }
+    return mesh->accounting ? sw_cost_kernels(plan, mesh, costs) : SW_OK;
 }
 
 /* Ranks agree between phases by a message without content. */
@@ -228,28 +229,37 @@ sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *me
     struct sw_cost(*costs)[2] =
         sw_alloc_zero("cost", (size_t)plan->programs[0].n_instrs + 1, sizeof *costs);
     SW_TRY_ALLOC(costs, "the costs of a step");
-    sw_cost_instrs(plan, mesh, costs);
-    const sw_status st = (mesh->accounting ? walk_in : walk)(plan, mesh, costs, out);
+    const bool as_planned = !mesh->accounting || mesh->accounting->as_planned;
+    sw_status st = sw_cost_instrs(plan, mesh, costs);
+    st = st < 0 ? st : (as_planned ? walk : walk_in)(plan, mesh, costs, out);
     sw_free(costs);
     return st;
 }
 
 /* ---- pipelines ---- */
 
+struct pricing {
+    const struct sw_cost_mesh *mesh;
+    sw_status st; /* of the first stage whose costs failed */
+};
+
 static struct sw_pace price(void *ctx, int i, const struct sw_plan *plan,
                             struct sw_cost (*costs)[2])
 {
-    const struct sw_cost_mesh *mesh = ctx;
+    struct pricing *p = ctx;
     (void)i;
-    sw_cost_instrs(plan, mesh, costs);
-    return pace_of(mesh, costs);
+    const sw_status st = sw_cost_instrs(plan, p->mesh, costs);
+    p->st = p->st < 0 ? p->st : st;
+    return pace_of(p->mesh, costs);
 }
 
 sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,
                          double *seconds)
 {
-    const struct sw_prices prices = {price, (void *)(uintptr_t)mesh};
-    return sw_clock_priced_stages(stages, n, &prices, seconds);
+    struct pricing pricing = {mesh, SW_OK};
+    const struct sw_prices prices = {price, &pricing};
+    SW_TRY(sw_clock_priced_stages(stages, n, &prices, seconds));
+    return pricing.st;
 }
 
 /* ---- as the rates of a machine ---- */

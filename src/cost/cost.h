@@ -20,6 +20,15 @@ struct sw_accounting {
     /* Bytes per parameter and step that pass the disks, where the states, or the parameters, are
      * on disks: read and written by the update, and moved for the passes; 0 = as planned. */
     double update_read, update_written, moved;
+    /* Transfers and exchanges are the plan's, and overlap as there; the above has no effect. The
+     * only accountings that pipelines have. */
+    bool as_planned;
+    /* Kernels. Recomputation repeats whole blocks; ours leaves out products that backward does not
+     * read. Losses keep their logits for backward; ours compute them again. */
+    bool whole_blocks, keeps_logits;
+    /* Times that the scores of all pairs of attention pass memory; 0 = they stay on the chip, and
+     * pairs that a causal mask hides are left out. */
+    double scores_forward, scores_backward;
 };
 
 /* The part of a cluster that a plan runs on, and how. */
@@ -34,15 +43,16 @@ struct sw_cost_mesh {
 };
 
 /* Writes the costs of the instructions of the first program: costs [n_instrs], see struct
- * sw_pace. An exchange inside a batch has none; the first one has those of all. */
-void sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
-                    struct sw_cost (*costs)[2]);
+ * sw_pace. An exchange inside a batch has none; the first one has those of all. Kernels have those
+ * of the mesh's accounting. */
+sw_status sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                         struct sw_cost (*costs)[2]);
 /* Walks an optimizer step with these costs (sw_clock_step), in the mesh's accounting. What does
  * not overlap there is added to the step and to the part of its queue. */
 sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                        struct sw_clock_report *out);
 /* Walks the step of a pipeline with these costs (sw_clock_stages, which see); the paces are made
- * here. The mesh has no accounting.
+ * here. An accounting is `as_planned`.
  *
  * seconds   out: time of a step */
 sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,

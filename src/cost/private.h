@@ -32,6 +32,13 @@ double sw_cost_disk_share(const struct sw_cluster *cluster);
 double sw_cost_measured(const struct sw_cluster *cluster, const struct sw_program *program,
                         int32_t i);
 
+/* ---- kernels.c ---- */
+
+/* Adds to the costs of kernels what the mesh's accounting computes or moves besides them, and takes
+ * off what it does not. */
+sw_status sw_cost_kernels(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                          struct sw_cost (*costs)[2]);
+
 /* ---- account.c ---- */
 
 /* Seconds that an accounting adds to a step, by queue: work that overlaps nothing, and work

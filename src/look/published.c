@@ -37,10 +37,26 @@ static double error_of(const struct pub_run *run, double tflops)
     return run->tflops[0] > 0 ? tflops / nearest - 1 : 0;
 }
 
-/* The one that was asked for, or that of the group. NULL = ours, which is that of pipelines. */
+/* The one that was asked for, or that of the group. NULL = ours */
 static const struct sw_accounting *accounting_of(const struct report *r, const struct pub_run *run)
 {
-    return r->has_accounting ? r->accounting : run->setup.pipe > 1 ? NULL : run->group->accounting;
+    return r->has_accounting     ? r->accounting
+           : run->setup.pipe > 1 ? run->group->pipelines
+                                 : run->group->accounting;
+}
+
+/* A run with the micro-batch and the chunks that were searched for an accounting whose plan is
+ * ours. */
+static struct pub_run as_found(const struct pub_run *run, const struct pub_prediction *p)
+{
+    const struct pub_setup *s = &run->setup;
+    const int64_t cuts = sw_max_i64(1, s->tensor) * sw_max_i64(1, s->pipe);
+    struct pub_run found = *run;
+    if (s->global_batch > 0 && s->rows == 0) {
+        found.setup.micro_batch = (int64_t)(p->rows * (double)cuts + 0.5);
+    }
+    found.setup.chunks = s->pipe > 1 ? p->chunks : s->chunks;
+    return found;
 }
 
 static void predict(const struct report *r, struct result *out)
@@ -51,11 +67,17 @@ static void predict(const struct report *r, struct result *out)
     for (int k = 0; k < 2; k++) {
         if (k == 1 && !r->wanted->ours) {
             snprintf(out->why[k], sizeof out->why[k], "not asked for");
-        } else if (k == 1 && !by[0]) {
+            continue;
+        }
+        if (k == 1 && !by[0]) {
             out->ours = out->theirs;
             out->ours.assumed = (struct sw_str){0};
             memcpy(out->why[k], out->why[0], sizeof out->why[k]);
-        } else if (sw_published_predict(run, by[k], NULL, to[k]) < 0) {
+            continue;
+        }
+        const bool is_found = k == 1 && by[0] && by[0]->as_planned && !*out->why[0];
+        const struct pub_run found = is_found ? as_found(run, &out->theirs) : *run;
+        if (sw_published_predict(&found, by[k], NULL, to[k]) < 0) {
             snprintf(out->why[k], sizeof out->why[k], "%s", sw_error_message());
         }
     }

@@ -22,7 +22,7 @@ struct pub_fitted {
 
 struct pub_group {
     const char *name, *about;
-    const struct sw_accounting *accounting; /* NULL = ours */
+    const struct sw_accounting *accounting, *pipelines; /* of its pipelines; NULL = ours */
     struct pub_fitted fitted;
     double median, worst; /* errors that are allowed; 0 = nothing in it is judged together */
 };

@@ -88,9 +88,11 @@ static sw_status check(const struct pub_run *run, const struct sw_accounting *ac
     if (run->setup.sequence_parallel) {
         return SW_FAIL(SW_E_UNSUP, "%s: a sequence parallel region is not simulated yet", run->id);
     }
-    if (run->setup.pipe > 1 && accounting) {
-        return SW_FAIL(SW_E_UNSUP, "%s: the accounting %s has no pipelines; wanted ours", run->id,
-                       accounting->name);
+    if (run->setup.pipe > 1 && accounting && !accounting->as_planned) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: the accounting %s has no pipelines; wanted ours, or one with "
+                       "\"as_planned\"",
+                       run->id, accounting->name);
     }
     if (run->model.parameters <= 0 && run->model.layers == 0) {
         return SW_FAIL(SW_E_UNSUP, "%s: the model is not published", run->id);
@@ -257,13 +259,14 @@ static sw_status walk(const struct pub_run *run, const struct sw_accounting *acc
     return SW_OK;
 }
 
-/* In another accounting the plan has no budgets: that system's memory is not ours. */
+/* In another accounting the plan has no budgets, unless it is as planned: that system's memory is
+ * not ours. */
 static sw_status predict(const struct pub_run *run, const struct sw_accounting *accounting,
                          const struct sw_cluster *c, struct sw_plan_refusal *refusal,
                          struct pub_prediction *p)
 {
     struct sw_lineup lineup;
-    SW_TRY(open_lineup(run, p, !accounting, refusal, &lineup));
+    SW_TRY(open_lineup(run, p, !accounting || accounting->as_planned, refusal, &lineup));
     const sw_status st = walk(run, accounting, c, &lineup, p);
     sw_lineup_close(&lineup);
     return st;
@@ -278,28 +281,32 @@ struct search {
     int tried, fitting;
 };
 
-/* Takes a prediction if it fits and is faster than `best`. */
-static sw_status try_one(struct search *s, struct pub_prediction one, struct pub_prediction *best)
+/* Takes a prediction if it fits and is faster than `best`; else *slower is set. */
+static sw_status try_one(struct search *s, struct pub_prediction one, struct pub_prediction *best,
+                         bool *slower)
 {
     struct sw_plan_refusal refusal;
     const sw_status st = predict(s->run, s->accounting, s->cluster, &refusal, &one);
     s->tried++;
+    *slower = st >= 0 && one.fits && best->seconds > 0 && best->seconds <= one.seconds;
     if (st >= 0 && one.fits) {
         s->fitting++;
-        *best = best->seconds > 0 && best->seconds <= one.seconds ? *best : one;
+        *best = *slower ? *best : one;
     }
     return st == SW_E_NOMEM ? SW_OK : st;
 }
 
-/* Micro-batches of a power of two that divide a replica's batch. */
+/* Micro-batches of a power of two that divide a replica's batch, until one is slower than the last:
+ * the larger ones fill and drain the pipeline longer still. */
 static sw_status search_micro_batch(struct search *s, struct pub_prediction *best)
 {
     enum { LARGEST = 16 };
     const int64_t batch = s->run->setup.global_batch * cuts_of(&s->run->setup) / s->run->devices;
     struct pub_prediction one = *best;
-    for (int64_t each = 1; each <= LARGEST && batch % each == 0; each *= 2) {
+    bool slower = false;
+    for (int64_t each = 1; each <= LARGEST && batch % each == 0 && !slower; each *= 2) {
         cut_batch(s->run, (double)each, &one);
-        SW_TRY(try_one(s, one, best));
+        SW_TRY(try_one(s, one, best, &slower));
     }
     return SW_OK;
 }
@@ -313,7 +320,8 @@ static sw_status search_chunks(struct search *s, struct pub_prediction *best)
          chunks++) {
         one.chunks = chunks;
         if (one.model.layers % (chunks * pipe) == 0) {
-            SW_TRY(try_one(s, one, best));
+            bool slower;
+            SW_TRY(try_one(s, one, best, &slower));
         }
     }
     return SW_OK;
@@ -326,7 +334,8 @@ static sw_status search(struct search *s, bool micro_batch, struct pub_predictio
     if (micro_batch) {
         SW_TRY(search_micro_batch(s, p));
     } else {
-        SW_TRY(try_one(s, *p, p));
+        bool slower;
+        SW_TRY(try_one(s, *p, p, &slower));
     }
     if (chunks && s->fitting > 0) {
         SW_TRY(search_chunks(s, p));

@@ -110,7 +110,12 @@ static sw_status take_accounting(const struct pub_file *f, const struct sw_json 
         {"exchanges_overlap", FLAG, offsetof(struct pub_accounting, is.exchanges_overlap), true},
         {"parameters_overlap", FLAG, offsetof(struct pub_accounting, is.parameters_overlap), true},
         {"updates_overlap", FLAG, offsetof(struct pub_accounting, is.updates_overlap), true},
-        {"reads_overlap", FLAG, offsetof(struct pub_accounting, is.reads_overlap), true}};
+        {"reads_overlap", FLAG, offsetof(struct pub_accounting, is.reads_overlap), true},
+        {"as_planned", FLAG, offsetof(struct pub_accounting, is.as_planned), false},
+        {"whole_blocks", FLAG, offsetof(struct pub_accounting, is.whole_blocks), false},
+        {"keeps_logits", FLAG, offsetof(struct pub_accounting, is.keeps_logits), false},
+        {"scores_forward", NUMBER, offsetof(struct pub_accounting, is.scores_forward), false},
+        {"scores_backward", NUMBER, offsetof(struct pub_accounting, is.scores_backward), false}};
     SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
     const struct sw_json *by = sw_json_get(object, "exchange");
     const char *word = by->type == SW_JSON_STRING ? by->string : sw_json_type_name(by->type);
@@ -153,24 +158,31 @@ static sw_status take_fitted(const struct pub_file *f, const struct sw_json *obj
     return object ? take_object(f, object, rows, SW_LEN(rows), out) : SW_OK;
 }
 
+/* The accounting that a value names. */
+static sw_status take_name(const struct pub_file *f, const struct sw_json *by,
+                           const struct sw_accounting **out)
+{
+    return by->type == SW_JSON_STRING && sw_published_accounting(f, by->string, out) >= 0
+               ? SW_OK
+               : refuse(f, by->line, by->key, "\"ours\" or an accounting of this file",
+                        by->type == SW_JSON_STRING ? by->string : sw_json_type_name(by->type));
+}
+
 static sw_status take_group(const struct pub_file *f, const struct sw_json *object,
                             struct pub_group *out)
 {
     static const struct row rows[] = {{"about", TEXT, offsetof(struct pub_group, about), true},
                                       {"accounting", OTHER, 0, true},
+                                      {"pipelines", OTHER, 0, false},
                                       {"fitted", OTHER, 0, false},
                                       {"median", NUMBER, offsetof(struct pub_group, median), false},
                                       {"worst", NUMBER, offsetof(struct pub_group, worst), false}};
     SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
     SW_TRY(take_fitted(f, sw_json_get(object, "fitted"), &out->fitted));
-    const struct sw_json *by = sw_json_get(object, "accounting");
     out->name = object->key;
-    if (by->type != SW_JSON_STRING ||
-        sw_published_accounting(f, by->string, &out->accounting) < 0) {
-        return refuse(f, by->line, "accounting", "\"ours\" or an accounting of this file",
-                      by->type == SW_JSON_STRING ? by->string : sw_json_type_name(by->type));
-    }
-    return SW_OK;
+    SW_TRY(take_name(f, sw_json_get(object, "accounting"), &out->accounting));
+    const struct sw_json *pipelines = sw_json_get(object, "pipelines");
+    return pipelines ? take_name(f, pipelines, &out->pipelines) : SW_OK;
 }
 
 /* ---- runs ---- */

@@ -41,7 +41,7 @@ static struct sw_cost cost_of(struct hand *h, enum sw_verb verb, enum sw_queue q
     struct sw_cost costs[1][2];
     h->instr = (struct sw_instr){
         .verb = verb, .queue = queue, .bytes = bytes, .exchange.batch = verb >= SW_VERB_REDUCE};
-    sw_cost_instrs(&h->plan, &h->mesh, costs);
+    assert_int_equal(sw_cost_instrs(&h->plan, &h->mesh, costs), SW_OK);
     assert_true(costs[0][0].seconds == costs[0][1].seconds);
     return costs[0][0];
 }
@@ -166,7 +166,7 @@ static void a_message_goes_to_its_peer(void **state)
                                     .queue = SW_QUEUE_SENT,
                                     .bytes = 1 << 28,
                                     .exchange = {.batch = 1, .peer = peer}};
-        sw_cost_instrs(&h.plan, &h.mesh, costs);
+        assert_int_equal(sw_cost_instrs(&h.plan, &h.mesh, costs), SW_OK);
         const double wanted = peer < 16 ? 0x1p28 / 150e9 + 3.4e-6 : 0x1p28 / 6.25e9 + 14e-6;
         assert_true(near(costs[0][0].seconds, wanted));
     }
