@@ -98,7 +98,7 @@ static void put(struct state *s, double x)
     s->numbers[s->n++] = x;
 }
 
-/* What is subtracted from the numbers of a rank. */
+/* The origin from which the numbers of a rank count. */
 struct base {
     double now;
     int64_t phases, turns;
