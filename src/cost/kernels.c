@@ -38,8 +38,8 @@ static const char *outer_of(const char *scope, char *buf, size_t cap)
     return buf;
 }
 
-/* Names the scopes that have a recomputed kernel, those around them, and the first gradient's kernel
- * of each scope. false = out of memory */
+/* Names the scopes that have a recomputed kernel, those around them, and the first gradient's
+ * kernel of each scope. false = out of memory */
 static bool name_scopes(struct kernels *k)
 {
     const struct sw_program *program = &k->plan->programs[0];

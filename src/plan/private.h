@@ -47,9 +47,9 @@ sw_status sw_pass_tile(struct sw_plan *plan, const struct sw_plan_options *optio
  * before parameters are placed. The caller owns the result; NULL = out of memory. */
 /* True if this policy lets parameters be cut into tiles. */
 bool sw_may_tile(const struct sw_plan_options *options);
-/* Finds the tiles that a list allows, before it is cut into stages: [n_values] for parameters, a tile
- * may have any multiple of so many rows; 0 = it cannot be tiled. So all stages cut a parameter that
- * several of them have in the same way. NULL = out of memory */
+/* Finds the tiles that a list allows, before it is cut into stages: [n_values] for parameters, a
+ * tile may have any multiple of so many rows; 0 = it cannot be tiled. So all stages cut a parameter
+ * that several of them have in the same way. NULL = out of memory */
 int64_t *sw_tile_rows(const struct sw_ir *ir, const struct sw_plan_options *options);
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options);
 /* Backward recomputes what it reads of the blocks that `how` selects. *out: the blocks */

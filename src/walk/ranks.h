@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks - a simulated step of some ranks, shared by the files of the clock: shares.c finds the
 // speed of each queue; lines.c serves the queues of a rank; meet.c lets ranks wait for each other;
-// aside.c keeps ranks that wait; fold.c
-// skips micro-batches that pass like those before; clock.c follows the walks. Private to this folder.
+// aside.c keeps ranks that wait; fold.c skips micro-batches that pass like those before; clock.c
+// follows the walks. Private to this folder.
 #pragma once
 
 #include <math.h>

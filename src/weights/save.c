@@ -401,7 +401,8 @@ int sw_weights_saved_size(const struct sw_ckpt *ckpt, const char *axis)
                : 1;
 }
 
-/* 8-bit moments: the codes and the scales of the item's parameter and moment; NULL = it is neither. */
+/* 8-bit moments: the codes and the scales of the item's parameter and moment; NULL = it is
+ * neither. */
 struct coded {
     const struct sw_persistent *codes, *scales;
 };

@@ -179,26 +179,26 @@ static void write_config(const struct row *row, char *text, size_t size)
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, \"loss_scale_window\": 3}, "};
     const struct mesh mesh = row->mesh;
     const int stage = row->at[STAGE], placement = placement_of(row);
-    snprintf(
-        text, size,
-        "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
-        "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s},"
-        " \"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003, \"weight_decay\": "
-        "0.1%s}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"loss_chunk\": 8, \"schedule\": \"%s\", "
-        "\"chunks\": %d, \"recompute\": \"%s\", \"tile_bytes\": %d, "
-        "\"sequence_parallel\": %s, "
-        "\"frozen\": [%s], "
-        "\"mesh\": {\"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
-        row->shape.batch, keys[row->at[PRECISION]], row->at[CLIPPING] == 0 ? "0.5" : "0", stage,
-        placements[placement], optimizers[row->at[OPTIMIZER]],
-        row->at[OPTIMIZER] == 2 ? ", \"min_8bit_size\": 200" : "",
-        micro_batches[row->at[MICRO_BATCHES]], schedule_of(row), chunks_of(row),
-        row->at[RECOMPUTE] == 1 ? "blocks" : "none", placement == TILED ? TILE_BYTES : 0,
-        row->at[REGIONS] == 0 ? "true" : "false",
-        row->at[FROZEN] == 1 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\","
-                               " \"*.0.*fc*\""
-                             : "",
-        mesh.pipe, mesh.context, mesh.tensor);
+    snprintf(text, size,
+             "{\"train_micro_batch_size_per_gpu\": %d, %s\"gradient_clipping\": %s, "
+             "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s},"
+             " \"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003, \"weight_decay\": "
+             "0.1%s}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"loss_chunk\": 8, "
+             "\"schedule\": \"%s\", "
+             "\"chunks\": %d, \"recompute\": \"%s\", \"tile_bytes\": %d, "
+             "\"sequence_parallel\": %s, "
+             "\"frozen\": [%s], "
+             "\"mesh\": {\"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
+             row->shape.batch, keys[row->at[PRECISION]], row->at[CLIPPING] == 0 ? "0.5" : "0",
+             stage, placements[placement], optimizers[row->at[OPTIMIZER]],
+             row->at[OPTIMIZER] == 2 ? ", \"min_8bit_size\": 200" : "",
+             micro_batches[row->at[MICRO_BATCHES]], schedule_of(row), chunks_of(row),
+             row->at[RECOMPUTE] == 1 ? "blocks" : "none", placement == TILED ? TILE_BYTES : 0,
+             row->at[REGIONS] == 0 ? "true" : "false",
+             row->at[FROZEN] == 1 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\","
+                                    " \"*.0.*fc*\""
+                                  : "",
+             mesh.pipe, mesh.context, mesh.tensor);
 }
 
 struct rows {
