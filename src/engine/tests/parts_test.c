@@ -728,10 +728,12 @@ static void ranks_compute_what_one_computes(void **state)
 }
 
 /* q, k, v and o, and their gradients, go from tokens to heads or back. Packed q, k, v with as many
- * key heads travel at once. The classes of a pooled token need its columns, once each way. */
+ * key heads travel at once. The classes of a pooled token need its columns, once each way; the
+ * first token is gathered where it lies. */
 static int turns_of(const struct model_case *c, const struct sw_graph *g)
 {
-    int n = strstr(c->config, "SequenceClassification") ? 2 : 0;
+    const bool pools = strstr(c->config, "SequenceClassification") && !strstr(c->config, "BertFor");
+    int n = pools ? 2 : 0;
     for (int32_t i = 0; i < g->n_ops; i++) {
         const struct sw_attention_attrs *a = &g->ops[i].attrs.attention;
         n += g->ops[i].kind == SW_OP_ATTENTION ? a->packed ? 4 : 8 : 0;
