@@ -107,6 +107,47 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
                                    30);
 }
 
+/* Operations of mixtures of experts, and a sink. */
+static sw_value experts_forward(sw_graph *g, void *ctx, int64_t batch)
+{
+    enum { C = 16, EXPERTS = 3 };
+    const struct sw_init init = {SW_INIT_NORMAL, 0.02};
+    const struct sw_router_attrs router = {.k = 2, .normalise = true, .scale = 1};
+    const struct sw_attention_spec attention = {.heads = 2,
+                                                .scale = 0.5,
+                                                .mask = SW_NO_VALUE,
+                                                .position = SW_NO_VALUE,
+                                                .slopes = SW_NO_VALUE,
+                                                .segments = SW_NO_VALUE,
+                                                .bias = SW_NO_VALUE};
+    (void)ctx;
+    const int64_t rows = batch * T;
+    const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch, T));
+    const sw_value table = sw_param(g, "table", SW_SHAPE(40, C), init);
+    const sw_value h = sw_embedding(g, table, ids, -1);
+    const sw_value o = sw_attention_sink(g, sw_attention(g, h, h, h, &attention),
+                                         sw_param(g, "sinks", SW_SHAPE(2), init));
+    const sw_value x = sw_reshape(g, o, SW_SHAPE(rows, C));
+    const sw_value gate = sw_param(g, "gate", SW_SHAPE(EXPERTS, C), init);
+    const struct sw_routes routes = sw_route(g, sw_linear(g, x, gate, SW_NO_VALUE, false),
+                                             SW_NO_VALUE, SW_NO_VALUE, &router, 9);
+    const sw_value up = sw_param(g, "up", SW_SHAPE(EXPERTS, C, 2 * C), init);
+    const sw_value both =
+        sw_expert_linear(g, sw_to_experts(g, x, &routes), &routes, &up, NULL, 1, true);
+    sw_value down[EXPERTS];
+    for (int i = 0; i < EXPERTS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "down.%d", i);
+        down[i] = sw_param(g, name, SW_SHAPE(C, C), init);
+    }
+    const sw_value y =
+        sw_expert_linear(g, sw_clamped_gate(g, both, 1.7, 7), &routes, down, NULL, EXPERTS, false);
+    const sw_value last = sw_reshape(g, sw_from_experts(g, y, &routes), SW_SHAPE(batch, T, C));
+    return sw_add(g, sw_linear_cross_entropy(g, last, table, SW_NO_VALUE, labels, 0),
+                  sw_scale(g, sw_router_loss(g, routes.stats, false), 0.01));
+}
+
 /* Operations of encoders and encoder-decoders: rows that a mask leaves out, ids of another
  * sequence, scores by distance, a regression loss. */
 static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
@@ -165,7 +206,8 @@ static uint64_t plan(char *const *columns, int n_ranks)
     const char *optimizer = "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, ";
     const bool decoder = strcmp(columns[MODEL], "decoder") == 0;
     const bool encoder = strcmp(columns[MODEL], "encoder") == 0;
-    const bool own = decoder || encoder || strcmp(columns[MODEL], "own") == 0;
+    const bool experts = strcmp(columns[MODEL], "experts") == 0;
+    const bool own = decoder || encoder || experts || strcmp(columns[MODEL], "own") == 0;
     const bool trains =
         strcmp(columns[PROGRAM], "train") == 0 || strcmp(columns[PROGRAM], "mask") == 0;
     const bool generates = strcmp(columns[PROGRAM], "generate") == 0;
@@ -189,6 +231,7 @@ static uint64_t plan(char *const *columns, int n_ranks)
         .model = {.path = own ? NULL : model_path,
                   .forward = decoder   ? decoder_forward
                              : encoder ? encoder_forward
+                             : experts ? experts_forward
                              : own     ? own_forward
                                        : NULL},
         .inputs = {.seq_len = own ? 0 : T, .mask = strcmp(columns[PROGRAM], "mask") == 0},

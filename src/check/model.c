@@ -63,6 +63,27 @@ static sw_status check_hidden(struct check *c, sw_engine *e)
     return SW_OK;
 }
 
+/* Scores of routers and their load-balancing loss. */
+static sw_status check_routers(struct check *c, sw_engine *e)
+{
+    static const char logits[] = "aux.router_logits.";
+    const struct sw_safetensor *loss = sw_check_tensor(c, "output.aux_loss");
+    for (int64_t i = 0; i < sw_safetensors_count(c->ref); i++) {
+        const struct sw_safetensor *ref = sw_safetensors_at(c->ref, i);
+        if (strncmp(ref->name, logits, sizeof logits - 1) == 0) {
+            sw_check_tensor(c, "%s", ref->name);
+            SW_TRY(check_output(c, e, ref->name + strlen("aux."), ref, true,
+                                sw_check_number(c, "tolerance.router_logits_abs", 1e-5)));
+        }
+    }
+    if (loss) {
+        SW_TRY(check_output(c, e, "aux_loss", loss, false,
+                            sw_check_number(c, "tolerance.aux_loss_rel", 1e-6) *
+                                fabs(sw_check_value(loss, 0))));
+    }
+    return SW_OK;
+}
+
 /* True if the output for this loss has one row or one number per token. */
 static bool is_by_token(const struct sw_task *task, const struct sw_task_loss *loss)
 {
@@ -74,6 +95,7 @@ static sw_status check_forward(struct check *c, sw_engine *e, const struct check
 {
     SW_TRY(sw_logits(e, &given->batch, NULL));
     SW_TRY(check_hidden(c, e));
+    SW_TRY(check_routers(c, e));
     SW_TRY(sw_check_tables(c, e));
     for (int i = 0; i < c->task->n_losses; i++) {
         const struct sw_task_loss *loss = &c->task->losses[i];
@@ -606,7 +628,7 @@ static sw_status check_alone(struct check *c, const struct check_group *group, c
 static sw_status check_loss(struct check *c, sw_engine *e, const struct check_batch *given)
 {
     const struct sw_safetensor *loss = sw_check_tensor_of(c, 1, "output.loss");
-    double terms[2 * SW_TASK_MAX_LOSSES];
+    double terms[2 * SW_TASK_MAX_TERMS];
     if (!loss) {
         return SW_OK;
     }

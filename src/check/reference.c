@@ -37,6 +37,8 @@ static const struct {
     {"tolerance", OBJECT},
     {"tolerance.logits_abs", NUMBER},
     {"tolerance.hidden_abs", NUMBER},
+    {"tolerance.router_logits_abs", NUMBER},
+    {"tolerance.aux_loss_rel", NUMBER},
     {"tolerance.after_abs", NUMBER},
     {"tolerance.after_update_rel", NUMBER},
     {"tolerance.loss_rel", NUMBER},

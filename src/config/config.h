@@ -270,11 +270,13 @@ struct sw_parallel_config {
 
 /* The "spillway" block. Bytes of 0 = no budget given. */
 struct sw_spillway_config {
-    int64_t micro_batches;           /* K; 0 = from the batch keys and the ranks */
-    int micro_batch;                 /* enum sw_micro_batch */
-    int update;                      /* enum sw_update_place */
-    int loss;                        /* enum sw_loss_mean */
-    double label_smoothing;          /* in [0, 1) */
+    int64_t micro_batches;                 /* K; 0 = from the batch keys and the ranks */
+    int micro_batch;                       /* enum sw_micro_batch */
+    int update;                            /* enum sw_update_place */
+    int loss;                              /* enum sw_loss_mean */
+    double label_smoothing;                /* in [0, 1) */
+    double capacity_factor;                /* 0 = no bound */
+    double router_aux_loss, router_z_loss; /* weights; aux null: as the model's config.json says */
     bool packing;                    /* several documents per row, which do not see each other */
     int moments;                     /* enum sw_moments */
     double layer_decay;              /* 0 = none; groups are JSON: sw_config_value */

@@ -576,6 +576,16 @@ static const struct config_field spillway_fields[] = {
            "label smoothing e, below 1, for cross-entropy losses in training and validation: (1 - "
            "e) x loss + e x the mean of -log p over all classes",
            BUILT),
+    NUMBER("capacity_factor", AT(spillway.capacity_factor), "0", 0, HIGHEST,
+           "in training an expert takes at most this times an equal share of its layer's choices, "
+           "and others are dropped; 0 = no bound",
+           BUILT),
+    NUMBER("router_aux_loss", AT(spillway.router_aux_loss), "null", 0, HIGHEST,
+           "weight of the load-balancing loss of routers; null = router_aux_loss_coef of "
+           "config.json, if output_router_logits is true",
+           .flags = FIELD_NULL, BUILT),
+    NUMBER("router_z_loss", AT(spillway.router_z_loss), "0", 0, HIGHEST,
+           "weight of the mean square of log sum exp of the routers' scores", BUILT),
     BOOL("packing", AT(spillway.packing), "false",
          "pack several documents or conversations into a row, by best-fit decreasing; they do not "
          "attend to each other, and positions restart",

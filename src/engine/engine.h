@@ -101,7 +101,7 @@ sw_status sw_engine_settle(sw_engine *e);
 /* Most totals of a micro-batch, and most numbers that sw_engine_evaluate writes. */
 enum {
     SW_ENGINE_MAX_TOTALS = 7,
-    SW_ENGINE_MAX_SUMS = 2 * (SW_TASK_MAX_LOSSES + SW_ENGINE_MAX_TOTALS)
+    SW_ENGINE_MAX_SUMS = 2 * (SW_TASK_MAX_TERMS + SW_ENGINE_MAX_TOTALS)
 };
 /* Sums and counts that the metrics of preferences are made of (SW_PREFERENCE_TOTALS): their number,
  * and those of the last step over all ranks. */

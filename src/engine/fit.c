@@ -49,6 +49,9 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
                        .desirable = c->preference.desirable,
                        .undesirable = c->preference.undesirable,
                        .mean = c->preference.log_probs == 1},
+        .capacity_factor = c->capacity_factor,
+        .router_aux_loss = c->router_aux_loss,
+        .router_z_loss = c->router_z_loss,
         .cache_tokens = r->cache,
         .is_source = r->source,
     };

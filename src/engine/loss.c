@@ -42,14 +42,14 @@ void sw_engine_close_losses(struct engine_loss *l)
 
 sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss, bool backward)
 {
-    struct sw_loss_term terms[SW_TASK_MAX_LOSSES];
+    struct sw_loss_term terms[SW_TASK_MAX_TERMS];
     char name[32];
-    const int n = sw_graph_loss_terms(g, loss, terms, SW_TASK_MAX_LOSSES);
+    const int n = sw_graph_loss_terms(g, loss, terms, SW_TASK_MAX_TERMS);
     if (n == 0) {
         return SW_FAIL(SW_E_ARG,
                        "the loss must come from sw_cross_entropy, sw_linear_cross_entropy or "
                        "another mean, or be a sum of up to %d of them, scaled and added",
-                       SW_TASK_MAX_LOSSES);
+                       SW_TASK_MAX_TERMS);
     }
     if (l->by_tokens && (n > 1 || terms[0].weight != 1)) {
         return SW_FAIL(

@@ -36,10 +36,30 @@ static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engi
                    smoothing, task->name);
 }
 
+/* Keys of routers are refused for models without them. */
+static sw_status check_experts(const struct sw_engine *e)
+{
+    const struct sw_spillway_config *c = &e->config->spillway;
+    const struct {
+        const char *key;
+        double value;
+    } keys[] = {{"capacity_factor", c->capacity_factor},
+                {"router_aux_loss", c->router_aux_loss},
+                {"router_z_loss", c->router_z_loss}};
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        if (keys[i].value > 0 && !(e->weights.model && e->weights.model->experts > 0)) {
+            return SW_FAIL(SW_E_CONFIG, "spillway.%s %g: wanted a model with experts", keys[i].key,
+                           keys[i].value);
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status check_task(const struct sw_engine *e, const struct sw_engine_options *o)
 {
     const struct sw_task *task = e->weights.model->task;
     SW_TRY(check_smoothing(e, o));
+    SW_TRY(check_experts(e));
     if (e->config->spillway.packing && !sw_task_input_of(task, "segments")) {
         return SW_FAIL(SW_E_UNSUP,
                        "%s: the task \"%s\" reads one text a row; spillway.packing is for "

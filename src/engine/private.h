@@ -39,11 +39,11 @@ struct engine_loss {
     bool by_tokens; /* weighted by 1 / targets of the step, instead of the micro-batch */
     int n_terms;
     int n_totals; /* sums and counts for metrics, after those of the terms */
-    double weights[SW_TASK_MAX_LOSSES];
+    double weights[SW_TASK_MAX_TERMS];
     double row_weight; /* attrs.loss_mean.weight */
     /* training program: [rounds, terms, 2]; [1, terms, 2] if it holds one micro-batch */
     const struct sw_port **outputs;
-    const struct sw_port *eval_outputs[2 * SW_TASK_MAX_LOSSES]; /* [terms, 2] */
+    const struct sw_port *eval_outputs[2 * SW_TASK_MAX_TERMS]; /* [terms, 2] */
     const struct sw_port **totals, *eval_totals;  /* [rounds] or [1], likewise; NULL = none */
     double *local;                                /* [rounds, terms + totals, 2] of this rank */
     double *all;                                  /* [world, rounds, terms + totals, 2] */

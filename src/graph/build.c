@@ -663,6 +663,23 @@ sw_value sw_slice(sw_graph *g, sw_value x, int dim, int64_t start, int64_t len)
     return v;
 }
 
+sw_value sw_attention_sink(sw_graph *g, sw_value o, sw_value sinks)
+{
+    if (!sw_graph_usable(g, o, "attention sink") || !sw_graph_usable(g, sinks, "attention sink")) {
+        return SW_NO_VALUE;
+    }
+    const int32_t producer = info_of(g, o)->producer;
+    const struct sw_op *op = producer >= 0 ? &g->ops[producer] : NULL;
+    const bool is_attention = op && op->kind == SW_OP_ATTENTION;
+    const struct sw_shape heads = SW_SHAPE(is_attention ? op->attrs.attention.heads : -1);
+    if (!sw_shape_equal(&info_of(g, sinks)->shape, &heads)) {
+        return sw_graph_bad_shapes(g, "attention sink", o, sinks,
+                                   "wants the output of an attention and sinks [heads]");
+    }
+    const sw_value in[3] = {o, op->out[1], sw_graph_dense(g, sinks)};
+    return sw_graph_emit_one(g, SW_OP_ATTENTION_SINK, in, 3, NULL);
+}
+
 /* ---- losses ---- */
 
 static sw_value mean_of(sw_graph *g, sw_value sum, sw_value count, int64_t rows)

@@ -112,6 +112,24 @@ void sw_grad_masked_mean(struct sw_graph *g, const struct sw_op *op, const sw_va
                                     op->in[0]);
 }
 
+/* ---- padding ---- */
+
+sw_value sw_pad(sw_graph *g, sw_value x, int dim, int64_t start, int64_t n)
+{
+    if (!sw_graph_usable(g, x, "pad")) {
+        return SW_NO_VALUE;
+    }
+    struct sw_shape shape = info_of(g, x)->shape;
+    if (dim < 0 || dim >= shape.rank || start < 0 || start + shape.dims[dim] > n) {
+        return sw_graph_bad_shapes(g, "pad", x, SW_NO_VALUE, "wants a longer dimension");
+    }
+    shape.dims[dim] = n;
+    const struct sw_attrs attrs = {.slice = {.dim = dim, .start = start}};
+    x = sw_graph_dense(g, x);
+    const int32_t i = sw_graph_add_op(g, SW_OP_SLICE_GRAD, &x, 1, &attrs);
+    return i < 0 ? SW_NO_VALUE : sw_graph_add_out(g, i, info_of(g, x)->dtype, shape);
+}
+
 /* ---- concatenation ---- */
 
 /* True if v can be concatenated with the first value. */

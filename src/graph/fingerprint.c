@@ -104,6 +104,22 @@ static uint64_t hash_preference(uint64_t h, const struct sw_preference_attrs *a)
     return hash_f64(hash_f64(h, a->desirable), a->undesirable);
 }
 
+static uint64_t hash_experts(uint64_t h, const struct sw_experts_attrs *a)
+{
+    const int64_t words[] = {a->router.k,
+                             a->router.sigmoid,
+                             a->router.normalise,
+                             a->router.groups,
+                             a->router.kept,
+                             a->n,
+                             a->capacity,
+                             a->expert,
+                             a->tb,
+                             a->z};
+    h = sw_hash(h, words, sizeof words);
+    return hash_f64(hash_f64(hash_f64(h, a->router.scale), a->alpha), a->limit);
+}
+
 /* Hashes kinds that have no words above. */
 static uint64_t hash_more(uint64_t h, const struct sw_op *op)
 {
@@ -137,6 +153,8 @@ static uint64_t hash_more(uint64_t h, const struct sw_op *op)
         return hash_i64(hash_i64(h, a->lstm.reverse), a->lstm.has_mask);
     case SW_ATTRS_INTEGERS:
         return hash_i64(hash_i64(h, a->integers.value), a->integers.pad);
+    case SW_ATTRS_EXPERTS:
+        return hash_experts(h, &a->experts);
     default:
         return h;
     }

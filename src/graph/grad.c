@@ -192,7 +192,11 @@ void sw_grad_select_rows(struct sw_graph *g, const struct sw_op *op, const sw_va
 void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                        sw_value *d_in)
 {
-    sw_value in[SW_MAX_INPUTS] = {d_out[0], op->out[0], op->out[1]};
+    const struct sw_op *next = &g->ops[info_of(g, op->out[0])->producer + 1];
+    /* with a sink, the output and the sums of the softmax are those with it */
+    const bool sinks = next->kind == SW_OP_ATTENTION_SINK && next->in[0] == op->out[0];
+    const sw_value *out = sinks ? next->out : op->out;
+    sw_value in[SW_MAX_INPUTS] = {d_out[0], out[0], out[1]};
     for (int k = 0; k < op->n_in; k++) {
         in[3 + k] = op->in[k];
     }
@@ -208,6 +212,34 @@ void sw_grad_attention(struct sw_graph *g, const struct sw_op *op, const sw_valu
         const int k = sw_attention_bias_input(&op->attrs.attention, 0);
         d_in[k] = sw_graph_gradient_out(g, i, op->in[k]);
     }
+}
+
+/* The gradient of attention's output is that with the sink; sw_grad_attention knows. */
+void sw_grad_attention_sink(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                            sw_value *d_in)
+{
+    const sw_value in[4] = {d_out[0], op->out[0], op->out[1], op->in[2]};
+    d_in[0] = d_out[0];
+    if (sw_graph_wants(g, op->in[2])) {
+        d_in[2] = sw_graph_gradient_out(
+            g, sw_graph_add_op(g, SW_OP_ATTENTION_SINK_GRAD, in, 4, NULL), op->in[2]);
+    }
+}
+
+void sw_grad_clamped_gate(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                          sw_value *d_in)
+{
+    const sw_value in[2] = {d_out[0], op->in[0]};
+    d_in[0] = sw_graph_gradient_out(
+        g, sw_graph_add_op(g, SW_OP_CLAMPED_GATE_GRAD, in, 2, &op->attrs), op->in[0]);
+}
+
+void sw_grad_slice_grad(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
+                        sw_value *d_in)
+{
+    const int dim = op->attrs.slice.dim;
+    d_in[0] =
+        sw_slice(g, d_out[0], dim, op->attrs.slice.start, info_of(g, op->in[0])->shape.dims[dim]);
 }
 
 void sw_grad_view(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out, sw_value *d_in)

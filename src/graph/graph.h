@@ -247,6 +247,49 @@ struct sw_shares {
  * divide. SW_E_UNSUP: an op that is not cut along these axes. Names the sizes that work. */
 sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares *shares);
 
+/* ---- mixtures of experts (build_experts.c) ---- */
+
+/* Words of ROUTER_STATS: choices of each of n experts, sums of their probabilities, then these. */
+enum { SW_ROUTER_TOKENS, SW_ROUTER_SQUARES, SW_ROUTER_DROPPED, SW_ROUTER_MORE };
+static inline int64_t sw_router_stats(int64_t n)
+{
+    return 2 * n + SW_ROUTER_MORE;
+}
+
+/* The choices of tokens, and the rows of experts that they become. */
+struct sw_routes {
+    sw_value experts, weights; /* i32 and f32 [N,k] */
+    sw_value slots, sources, offsets;
+    sw_value stats;
+};
+/* logits [N,E]; bias [E], or SW_NO_VALUE, is added to scores for the choice; mask i32 [N], or
+ * SW_NO_VALUE: tokens that count in the statistics; capacity: most rows of an expert, 0 = no
+ * bound. */
+struct sw_routes sw_route(sw_graph *g, sw_value logits, sw_value bias, sw_value mask,
+                          const struct sw_router_attrs *attrs, int64_t capacity);
+/* x [N,C] -> [R,C], the rows of all experts, those of one together. */
+sw_value sw_to_experts(sw_graph *g, sw_value x, const struct sw_routes *routes);
+/* y [R,C] -> [N,C]: the sum of each token's rows, times their weights. */
+sw_value sw_from_experts(sw_graph *g, sw_value y, const struct sw_routes *routes);
+/* x [R,in] -> [R,out]: each row by the weights of its expert. weights: [n] values [out,in]
+ * ([in,out] with in_out), one for each expert; or one value [E,out,in]. biases: as many, or
+ * NULL. */
+sw_value sw_expert_linear(sw_graph *g, sw_value x, const struct sw_routes *routes,
+                          const sw_value *weights, const sw_value *biases, int64_t n, bool in_out);
+/* x [R,2 F], whose columns are gates and ups in turn -> [R,F]: g sigmoid(alpha g) (u + 1), with
+ * gates of at most `limit`, and ups between -limit and limit. */
+sw_value sw_clamped_gate(sw_graph *g, sw_value x, double alpha, double limit);
+/* Means over micro-batches: the load-balancing loss of Fedus et al. 2021 (equations 4 to 6), or
+ * with z the squares of log sum exp(logits) (Zoph et al. 2022). stats: of one router, or the sum of
+ * several. */
+sw_value sw_router_loss(sw_graph *g, sw_value stats, bool z);
+
+/* o: an output of an attention -> what it would be if the softmax had another score, sinks[h],
+ * whose value is 0. sinks [H]. */
+sw_value sw_attention_sink(sw_graph *g, sw_value o, sw_value sinks);
+/* x with zeros before index `start` and after it, so that dim has n elements. */
+sw_value sw_pad(sw_graph *g, sw_value x, int dim, int64_t start, int64_t n);
+
 /* ---- building blocks for passes and update rules ---- */
 
 /* Adds an op with the given inputs; the caller adds its outputs with sw_graph_add_out. Returns its

@@ -43,6 +43,12 @@ static int in_squares(const struct sw_op *op, int k)
     return k < n_squares ? op->attrs.update.rule.n_states + 1 - n_squares + k : -1;
 }
 
+/* The rows of other experts, if there are some. */
+static int in_rows(const struct sw_op *op, int k)
+{
+    return k == 0 && op->attrs.experts.continues ? op->n_in - 1 : -1;
+}
+
 /* ---- shapes ---- */
 
 static void set(struct sw_view *view, enum sw_dtype dtype, struct sw_shape shape)
@@ -375,6 +381,75 @@ static void shapes_exchange(const struct sw_op_desc *d, struct sw_view *out)
     }
 }
 
+static void shapes_router(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape shape = with_last(&d->in[0].shape, d->op->attrs.experts.router.k);
+    set(&out[0], sw_stat_dtype(d->in[0].dtype), shape);
+    set(&out[1], SW_I32, shape);
+}
+
+static void shapes_expert_rows(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_experts_attrs *attrs = &d->op->attrs.experts;
+    const int64_t all = sw_shape_elems(&d->in[0].shape);
+    like(&out[0], &d->in[0]);
+    set(&out[1], SW_I32,
+        SW_SHAPE(attrs->capacity > 0 ? sw_min_i64(all, attrs->n * attrs->capacity) : all));
+    set(&out[2], SW_I32, SW_SHAPE(attrs->n + 2));
+}
+
+static void shapes_to_experts(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], d->in[0].dtype, SW_SHAPE(d->in[2].shape.dims[0], sw_shape_last(&d->in[0].shape)));
+}
+
+static void shapes_from_experts(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], d->in[0].dtype, SW_SHAPE(d->in[1].shape.dims[0], sw_shape_last(&d->in[0].shape)));
+}
+
+static void shapes_from_experts_grad(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[1]);
+    like(&out[1], &d->in[4]);
+}
+
+static void shapes_expert_matmul(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_shape *w = &d->in[2].shape;
+    set(&out[0], d->in[0].dtype,
+        SW_SHAPE(d->in[0].shape.dims[0],
+                 d->op->attrs.experts.tb ? w->dims[w->rank - 2] : sw_shape_last(w)));
+}
+
+static void shapes_router_stats(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], sw_stat_dtype(d->in[0].dtype),
+        SW_SHAPE(sw_router_stats(sw_shape_last(&d->in[0].shape))));
+}
+
+static void shapes_router_loss(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], d->in[0].dtype, SW_SHAPE(1));
+    like(&out[1], &out[0]);
+}
+
+static void shapes_clamped_gate(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], d->in[0].dtype, with_last(&d->in[0].shape, sw_shape_last(&d->in[0].shape) / 2));
+}
+
+static void shapes_attention_sink(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[0]);
+    like(&out[1], &d->in[1]);
+}
+
+static void shapes_attention_sink_grad(const struct sw_op_desc *d, struct sw_view *out)
+{
+    like(&out[0], &d->in[3]);
+}
+
 /* ---- indices ---- */
 
 static int64_t rows_of_table(const struct sw_op_desc *d)
@@ -483,6 +558,33 @@ static int64_t flops_lstm_grad(const struct sw_op_desc *d)
     return 2 * flops_lstm(d);
 }
 
+/* The share of all rows that the experts of w have, if experts have equally many. */
+static double share_of_rows(const struct sw_op_desc *d, const struct sw_view *w, int offsets)
+{
+    const int64_t own = w->shape.rank == 3 ? w->shape.dims[0] : 1;
+    return (double)own / (double)(d->in[offsets].shape.dims[0] - 2);
+}
+
+/* w and the row of the offsets, in EXPERT_MATMUL or its gradient */
+static const struct sw_view *expert_weights(const struct sw_op_desc *d, int *offsets)
+{
+    const bool forward = d->op->kind == SW_OP_EXPERT_MATMUL;
+    *offsets = forward ? 1 : 2;
+    return forward ? &d->in[2] : &d->out[0];
+}
+
+static int64_t flops_expert_matmul(const struct sw_op_desc *d)
+{
+    int offsets;
+    const struct sw_view *w = expert_weights(d, &offsets);
+    if (w->shape.rank < 2) {
+        return 0;
+    }
+    const int64_t matrix = w->shape.dims[w->shape.rank - 1] * w->shape.dims[w->shape.rank - 2];
+    return (int64_t)(2 * (double)d->in[0].shape.dims[0] * share_of_rows(d, w, offsets) *
+                     (double)matrix);
+}
+
 /* The states give the length of a piece of an update, since the parameter is whole. */
 static int64_t flops_update(const struct sw_op_desc *d)
 {
@@ -567,6 +669,7 @@ static const char sums[] = "its parts would all add to the sums that are there";
 static const char shards[] = "made by passes, for elements that a layout has chosen";
 static const char ranks[] = "its operand is cut over ranks";
 static const char rows_together[] = "the loss of a row depends on other rows";
+static const char routed[] = "the rows of an expert are those of all tokens";
 static const char theirs[] = "the kernel of the user knows whole tensors";
 
 // clang-format off
@@ -624,6 +727,7 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_SELECT_ROWS_GRAD] = {.n_out = 1, .flops_per_elem = -1, .axes = "bc b -> b.c",
         .uncut = indices},
     [SW_OP_SLICE_GRAD] = {.attrs = SW_ATTRS_SLICE, .n_out = 1, .flops_per_elem = -1,
+        .gradient = sw_grad_slice_grad,
         .axes_of = sw_axes_of_slice, .uncut = "a part of the dim that was sliced"},
     [SW_OP_KV_APPEND] = {.n_out = 1, .alias = in_first, .flops_per_elem = -1,
         .axes = "b.w b.w . -> b.w", .uncut = tokens},
@@ -761,6 +865,44 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .shapes = shapes_second_like_first, .flops_per_elem = 2, .uncut = rows_together},
     [SW_OP_EXCHANGE] = {.attrs = SW_ATTRS_EXCHANGE, .n_out = 1, .shapes = shapes_exchange,
         .gradient = sw_grad_exchange, .flops_per_elem = -1, .uncut = ranks},
+    [SW_OP_ROUTER] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 2, .shapes = shapes_router,
+        .gradient = sw_grad_router, .flops_per_elem = 16, .axes = "n. . -> n. n.",
+        .uncut = classes},
+    [SW_OP_ROUTER_GRAD] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 1,
+        .shapes = shapes_second_like_first, .flops_per_elem = 16, .axes = "n. n. n. -> n.",
+        .uncut = classes},
+    [SW_OP_EXPERT_ROWS] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 3, .shapes = shapes_expert_rows,
+        .flops_per_elem = -1, .uncut = routed},
+    [SW_OP_TO_EXPERTS] = {.n_out = 1, .shapes = shapes_to_experts, .gradient = sw_grad_to_experts,
+        .flops_per_elem = -1, .axes = ".c .. . -> .c", .uncut = routed},
+    [SW_OP_FROM_EXPERTS] = {.n_out = 1, .shapes = shapes_from_experts,
+        .gradient = sw_grad_from_experts, .flops_per_elem = 2, .axes = ".c .. . .. -> .c",
+        .uncut = routed},
+    [SW_OP_FROM_EXPERTS_GRAD] = {.n_out = 2, .shapes = shapes_from_experts_grad,
+        .flops_per_elem = 4, .uncut = routed},
+    [SW_OP_EXPERT_MATMUL] = {.attrs = SW_ATTRS_EXPERTS, .traits = SW_TRAIT_PRODUCTS, .n_out = 1,
+        .alias = in_rows, .shapes = shapes_expert_matmul, .gradient = sw_grad_expert_matmul,
+        .flops = flops_expert_matmul, .factor = 2, .uncut = routed},
+    [SW_OP_EXPERT_MATMUL_GRAD] = {.attrs = SW_ATTRS_EXPERTS, .traits = SW_TRAIT_PRODUCTS,
+        .n_out = 1, .flops = flops_expert_matmul, .factor = 1, .uncut = routed},
+    [SW_OP_ROUTER_STATS] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 1, .shapes = shapes_router_stats,
+        .gradient = sw_grad_router_stats, .flops_per_elem = 8, .uncut = routed},
+    [SW_OP_ROUTER_STATS_GRAD] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 1,
+        .shapes = shapes_second_like_first, .flops_per_elem = 8, .uncut = routed},
+    [SW_OP_ROUTER_LOSS] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 2, .shapes = shapes_router_loss,
+        .gradient = sw_grad_router_loss, .uncut = numbers},
+    [SW_OP_ROUTER_LOSS_GRAD] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 1,
+        .shapes = shapes_second_like_first, .uncut = numbers},
+    [SW_OP_CLAMPED_GATE] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 1, .shapes = shapes_clamped_gate,
+        .gradient = sw_grad_clamped_gate, .flops_per_elem = 8, .axes = "r. -> r.",
+        .uncut = "gates and ups take turns"},
+    [SW_OP_CLAMPED_GATE_GRAD] = {.attrs = SW_ATTRS_EXPERTS, .n_out = 1,
+        .shapes = shapes_second_like_first, .flops_per_elem = 16, .axes = "r. r. -> r.",
+        .uncut = "gates and ups take turns"},
+    [SW_OP_ATTENTION_SINK] = {.n_out = 2, .shapes = shapes_attention_sink,
+        .gradient = sw_grad_attention_sink, .flops_per_elem = 1, .axes = "bth bht h -> bth bht"},
+    [SW_OP_ATTENTION_SINK_GRAD] = {.n_out = 1, .shapes = shapes_attention_sink_grad,
+        .flops_per_elem = 2, .axes = "bth bth bht h -> h"},
 };
 // clang-format on
 
@@ -879,10 +1021,26 @@ static double bytes_of_rows(const struct sw_op_desc *desc)
     return view_bytes(rows) + touched * (double)elems(rows) * (double)sw_dtype_bytes(to->dtype);
 }
 
+/* Weights and biases, and the share of all other operands that lies in rows of their experts. */
+static double bytes_of_experts(const struct sw_op_desc *desc)
+{
+    int offsets;
+    const struct sw_view *w = expert_weights(desc, &offsets);
+    const double share = share_of_rows(desc, w, offsets);
+    double sum = view_bytes(w);
+    for (int k = 0; k < desc->op->n_in && k < offsets; k++) {
+        sum += share * view_bytes(&desc->in[k]);
+    }
+    return offsets == 1 ? sum + share * view_bytes(&desc->out[0]) : sum;
+}
+
 double sw_op_bytes(const struct sw_op_desc *desc)
 {
     const struct sw_op *op = desc->op;
     double sum = 0;
+    if (op->kind == SW_OP_EXPERT_MATMUL || op->kind == SW_OP_EXPERT_MATMUL_GRAD) {
+        return bytes_of_experts(desc);
+    }
     if (op->kind == SW_OP_KV_APPEND || (op->kind == SW_OP_ACCUMULATE && is_rows(desc, 1))) {
         return bytes_of_rows(desc);
     }

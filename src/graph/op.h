@@ -217,7 +217,56 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    value of a row is minus the sum of its x (the   \
                                                    log-probability of its response); see struct    \
                                                    sw_preference_attrs */                          \
-    X(PREFERENCE_GRAD,    "preference_grad")    /* dsum, then the inputs of PREFERENCE -> dx */
+    X(PREFERENCE_GRAD,    "preference_grad")    /* dsum, then the inputs of PREFERENCE -> dx */  \
+    X(ROUTER,             "router")             /* logits [N,E] [, bias [E]] -> weights [N,k] (f32)\
+                                                   and experts i32 [N,k], best first; of equal     \
+                                                   scores the first. The bias counts in the choice \
+                                                   only. groups: experts of the kept groups only,  \
+                                                   which have the largest sums of their two best   \
+                                                   scores */                                       \
+    X(ROUTER_GRAD,        "router_grad")        /* dweights, logits, experts -> dlogits */         \
+    X(EXPERT_ROWS,        "expert_rows")        /* experts i32 [N,k] -> slots i32 [N,k], sources   \
+                                                   i32 [R], offsets i32 [E + 2]. Choice n k + j has\
+                                                   row slots[n,j], or -1: dropped. Row r belongs to\
+                                                   choice sources[r], -1 = none. Expert e has rows \
+                                                   offsets[e] .. offsets[e + 1] - 1, in the order  \
+                                                   of choices; offsets[E + 1]: number of dropped   \
+                                                   ones. With a capacity, an expert takes first    \
+                                                   choices first, then second ones, .. */          \
+    X(TO_EXPERTS,         "to_experts")         /* x [N,C], slots, sources -> [R,C]; 0 without a   \
+                                                   source */                                       \
+    X(FROM_EXPERTS,       "from_experts")       /* y [R,C], slots, sources [, weights [N,k]] ->    \
+                                                   [N,C]: the sum over j, in order, of weight times\
+                                                   row; dropped choices count as 0 */              \
+    X(FROM_EXPERTS_GRAD,  "from_experts_grad")  /* dout [N,C], y, slots, sources, weights -> dy,   \
+                                                   dweights */                                     \
+    X(EXPERT_MATMUL,      "expert_matmul")      /* x [R,K], offsets, w [K,N], or [e,K,N] of e      \
+                                                   experts [, bias [N] or [e,N]] [, y] -> y [R,N]  \
+                                                   (in place, if given): rows of experts attrs     \
+                                                   expert, .. are x w + bias, others stay. tb: w is\
+                                                   [N,K] */                                        \
+    X(EXPERT_MATMUL_GRAD, "expert_matmul_grad") /* dy [R,N], x [R,K], offsets -> dw [, dbias],     \
+                                                   summed over the rows of each expert in order */ \
+    X(ROUTER_STATS,       "router_stats")       /* logits [N,E], experts, slots [, mask i32 [N]] ->\
+                                                   f32 [2 E + 3]: choices of each expert, sums of  \
+                                                   softmax(logits), tokens, sum of the squares of  \
+                                                   log sum exp(logits), dropped choices; of tokens \
+                                                   whose mask is not 0, in order */                \
+    X(ROUTER_STATS_GRAD,  "router_stats_grad")  /* dstats, logits [, mask] -> dlogits */           \
+    X(ROUTER_LOSS,        "router_loss")        /* stats -> sum [1], count [1] (1, or 0 without    \
+                                                   tokens): E times the sum over experts of share  \
+                                                   of choices times mean of softmax; z: the mean of\
+                                                   the squares */                                  \
+    X(ROUTER_LOSS_GRAD,   "router_loss_grad")   /* dsum, stats -> dstats */                        \
+    X(CLAMPED_GATE,       "clamped_gate")       /* x [R,2 F], gates and ups in turn -> [R,F]: g    \
+                                                   sigmoid(alpha g) (u + 1), where g = min(gate,   \
+                                                   limit), u = up clamped to -limit .. limit */    \
+    X(CLAMPED_GATE_GRAD,  "clamped_gate_grad")  /* dy, x -> dx; 0 for what was clamped */          \
+    X(ATTENTION_SINK,     "attention_sink")     /* o [B,T,H D], lse [B,H,T], sinks [H] -> o and lse\
+                                                   of the softmax that has a further score, the    \
+                                                   head's sink, without a value */                 \
+    X(ATTENTION_SINK_GRAD, "attention_sink_grad") /* do, o, lse (outputs of ATTENTION_SINK), sinks \
+                                                   -> dsinks, summed over samples, then queries */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -360,6 +409,27 @@ struct sw_stats_attrs {
 
 struct sw_rotary_attrs {
     bool interleaved, inverse;
+};
+
+/* How tokens choose experts: ROUTER and its gradient. */
+struct sw_router_attrs {
+    int64_t k;            /* experts of a token */
+    bool sigmoid;         /* scores are sigmoids; else a softmax over all experts */
+    bool normalise;       /* weights are divided by their sum */
+    double scale;         /* factor of the weights */
+    int64_t groups, kept; /* equal groups of experts, of which so many are kept; 0 = no groups */
+};
+
+struct sw_experts_attrs {
+    struct sw_router_attrs router;
+    int64_t n;        /* EXPERT_ROWS: number of experts */
+    int64_t capacity; /* EXPERT_ROWS: most rows of an expert; 0 = no bound */
+    int64_t expert;   /* EXPERT_MATMUL: the first expert of w */
+    bool tb, has_bias;
+    bool continues;      /* EXPERT_MATMUL: the last input is y, with the rows of other experts */
+    bool ends;           /* EXPERT_MATMUL: the last of the ops that write y */
+    bool z;              /* ROUTER_LOSS */
+    double alpha, limit; /* CLAMPED_GATE */
 };
 
 struct sw_positions_attrs {
@@ -542,6 +612,7 @@ enum sw_attrs_kind {
     SW_ATTRS_WINDOW,
     SW_ATTRS_LSTM,
     SW_ATTRS_EXCHANGE,
+    SW_ATTRS_EXPERTS,
     SW_N_ATTRS_KINDS
 };
 
@@ -588,6 +659,7 @@ struct sw_attrs {
         struct sw_window_attrs window;
         struct sw_lstm_attrs lstm;
         struct sw_exchange_attrs exchange;
+        struct sw_experts_attrs experts;
         struct sw_update_op_attrs update;
     };
 };

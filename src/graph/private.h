@@ -37,7 +37,16 @@
     X(im2col)                                                                                      \
     X(pool)                                                                                        \
     X(lstm)                                                                                        \
-    X(exchange)
+    X(exchange)                                                                                    \
+    X(router)                                                                                      \
+    X(to_experts)                                                                                  \
+    X(from_experts)                                                                                \
+    X(expert_matmul)                                                                               \
+    X(router_stats)                                                                                \
+    X(router_loss)                                                                                 \
+    X(clamped_gate)                                                                                \
+    X(attention_sink)                                                                              \
+    X(slice_grad)
 #define SW_GRADIENT_RULE(name)                                                                     \
     void sw_grad_##name(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,         \
                         sw_value *d_in);

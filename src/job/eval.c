@@ -23,7 +23,7 @@ struct eval {
     FILE *predictions;       /* stream to the output */
     bool writes;             /* predictions are texts */
     struct sw_job_texts texts;
-    double terms[2 * SW_TASK_MAX_LOSSES];
+    double terms[2 * SW_TASK_MAX_TERMS];
     int64_t n_rows;
 };
 
@@ -135,7 +135,7 @@ static sw_status run(struct eval *e)
     const int n_terms = sw_engine_terms(e->engine);
     int64_t done = 0;
     for (int64_t first = 0; first < n; first += batch) {
-        double terms[2 * SW_TASK_MAX_LOSSES];
+        double terms[2 * SW_TASK_MAX_TERMS];
         SW_TRY(sw_job_rows_fetch(&e->rows, e->dataset, SW_SPLIT_VAL, first, batch, 0));
         SW_TRY(sw_engine_evaluate(e->engine, &e->rows.batches[0], terms));
         for (int k = 0; k < 2 * n_terms; k++) {

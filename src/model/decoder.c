@@ -13,6 +13,7 @@ struct build {
     sw_value mask, positions, position, segments, slopes;
     sw_value table, local_table; /* of angles */
     struct sw_layer_names names;
+    sw_value stats; /* sum of the routers' statistics so far */
 };
 
 static const struct sw_decoder *decoder_of(const struct sw_model *model)
@@ -268,8 +269,119 @@ static struct sw_attention_spec attention_spec(const struct build *b)
     };
 }
 
+/* n copies of a head's columns, [B,T,1,W] -> [B,T,n,W]. */
+static sw_value repeat_head(struct build *b, sw_value x, int64_t n)
+{
+    sw_value all[SW_MAX_INPUTS];
+    if (n == 1) {
+        return x;
+    }
+    const int64_t parts = sw_min_i64(n, SW_MAX_INPUTS), each = n / parts, longer = n % parts;
+    const sw_value part = repeat_head(b, x, each);
+    const sw_value more = longer > 0 ? repeat_head(b, x, each + 1) : SW_NO_VALUE;
+    for (int64_t i = 0; i < parts; i++) {
+        all[i] = i < longer ? more : part;
+    }
+    return sw_concat(b->g, all, (int)parts, 2);
+}
+
+/* x [B,T,C] -> [B,T,out]; ranks have whole heads of `unit` columns, or, with unit 0, all. */
+static sw_value latent_product(struct build *b, const char *suffix, sw_value x, int64_t in,
+                               int64_t out, int64_t unit)
+{
+    struct sw_linear_spec spec =
+        linear_of(b, in, out, unit == 0 && b->m->spec.latent.bias, b->m->spec.init_range);
+    spec.columns = unit;
+    return sw_nn_linear(b->g, sw_name_in_layer(&b->names, suffix), x, &spec);
+}
+
+static sw_value latent_norm(struct build *b, const char *suffix, sw_value x, int64_t width)
+{
+    return norm(b, sw_name_in_layer(&b->names, suffix), x, width);
+}
+
+/* Queries, keys and values of one width: the shorter ones are padded with zeros. */
+static struct heads latent(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_latent_spec *l = &s->latent;
+    const int64_t key = l->nope + l->rope, heads = s->heads, width = sw_max_i64(key, l->value);
+    int64_t from = b->m->super.width;
+    sw_value q = x;
+    if (l->q_rank > 0) {
+        q = latent_product(b, "self_attn.q_a_proj", x, from, l->q_rank, 0);
+        q = latent_norm(b, "self_attn.q_a_layernorm", q, l->q_rank);
+        from = l->q_rank;
+    }
+    q = latent_product(b, l->q_rank > 0 ? "self_attn.q_b_proj" : b->m->names.q, q, from,
+                       heads * key, key);
+    q = split_heads(b, q, heads, key);
+    const sw_value low = latent_product(b, "self_attn.kv_a_proj_with_mqa", x, b->m->super.width,
+                                        l->kv_rank + l->rope, 0);
+    const sw_value kv = latent_norm(b, "self_attn.kv_a_layernorm",
+                                    sw_slice(b->g, low, 2, 0, l->kv_rank), l->kv_rank);
+    const sw_value both =
+        split_heads(b,
+                    latent_product(b, "self_attn.kv_b_proj", kv, l->kv_rank,
+                                   heads * (l->nope + l->value), l->nope + l->value),
+                    heads, l->nope + l->value);
+    const sw_value shared =
+        turn(b, split_heads(b, sw_slice(b->g, low, 2, l->kv_rank, l->rope), 1, l->rope));
+    const sw_value q_parts[2] = {sw_slice(b->g, q, 3, 0, l->nope),
+                                 turn(b, sw_slice(b->g, q, 3, l->nope, l->rope))};
+    const sw_value k_parts[2] = {sw_slice(b->g, both, 3, 0, l->nope),
+                                 repeat_head(b, shared, heads)};
+    struct heads out = {sw_concat(b->g, q_parts, 2, 3), sw_concat(b->g, k_parts, 2, 3),
+                        sw_slice(b->g, both, 3, l->nope, l->value)};
+    if (key < width) {
+        out.q = sw_pad(b->g, out.q, 3, 0, width);
+        out.k = sw_pad(b->g, out.k, 3, 0, width);
+    }
+    if (l->value < width) {
+        out.v = sw_pad(b->g, out.v, 3, 0, width);
+    }
+    return out;
+}
+
+static sw_value attend_latent(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_attention_spec spec = attention_spec(b);
+    const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
+    const struct heads h = latent(b, x);
+    const int64_t width = sw_max_i64(s->latent.nope + s->latent.rope, s->latent.value);
+    sw_value o = cache.tokens > 0 ? sw_nn_cached_attention(b->g, h.q, h.k, h.v, &spec, &cache)
+                                  : sw_attention(b->g, h.q, h.k, h.v, &spec);
+    if (s->latent.value < width) {
+        o = sw_slice(b->g, split_heads(b, o, s->heads, width), 3, 0, s->latent.value);
+        o = sw_reshape(b->g, o,
+                       SW_SHAPE(b->spec->batch, b->spec->tokens, s->heads * s->latent.value));
+    }
+    return o;
+}
+
+static sw_value with_sinks(struct build *b, sw_value o)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    if (!b->m->names.sinks) {
+        return o;
+    }
+    const sw_value sinks =
+        sw_param(b->g, sw_name_in_layer(&b->names, b->m->names.sinks), SW_SHAPE(s->heads),
+                 (struct sw_init){SW_INIT_NORMAL, s->init_range});
+    const struct sw_tensor_split split = {
+        .dim = 0, .n_groups = 1, .group = {s->heads}, .unit = s->heads / s->kv_heads};
+    if (sinks >= 0) {
+        sw_param_split(b->g, sinks, &split);
+    }
+    return sw_attention_sink(b->g, o, sinks);
+}
+
 static sw_value attend(struct build *b, sw_value x)
 {
+    if (b->m->spec.latent.value > 0) {
+        return attend_latent(b, x);
+    }
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_attention_spec spec = attention_spec(b);
     const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
@@ -288,8 +400,9 @@ static sw_value attend(struct build *b, sw_value x)
         h.q = turn(b, h.q);
         h.k = turn(b, h.k);
     }
-    return cache.tokens > 0 ? sw_nn_cached_attention(b->g, h.q, h.k, h.v, &spec, &cache)
-                            : sw_attention(b->g, h.q, h.k, h.v, &spec);
+    return with_sinks(b, cache.tokens > 0
+                             ? sw_nn_cached_attention(b->g, h.q, h.k, h.v, &spec, &cache)
+                             : sw_attention(b->g, h.q, h.k, h.v, &spec));
 }
 
 /* ---- a layer ---- */
@@ -300,7 +413,8 @@ static sw_value attention_branch(struct build *b, sw_value x)
     const struct sw_decoder_names *n = &b->m->names;
     push_part(b, n->out, "attn");
     const sw_value o = attend(b, x);
-    const sw_value y = rows(b, n->out, o, s->heads * s->head_width, s->head_width, s->out_bias);
+    const int64_t width = s->latent.value > 0 ? s->latent.value : s->head_width;
+    const sw_value y = rows(b, n->out, o, s->heads * width, width, s->out_bias);
     sw_scope_pop(b->g);
     return norm_in_layer(b, n->attention_out_norm, y);
 }
@@ -319,8 +433,47 @@ static sw_value gate_up(struct build *b, sw_value x)
                         sw_slice(b->g, both, 2, s->inner, s->inner), s->act);
 }
 
+/* The expert that all tokens share. */
+static sw_value shared_expert(struct build *b, sw_value x)
+{
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const struct sw_decoder_names *n = &b->m->names;
+    const int64_t inner = s->experts.shared;
+    const sw_value gate = columns(b, n->shared_gate, x, inner, 1, false);
+    const sw_value up = columns(b, n->shared_up, x, inner, 1, false);
+    const sw_value y =
+        rows(b, n->shared_down, sw_gated_act(b->g, gate, up, s->act), inner, 1, false);
+    if (!n->shared_scale) {
+        return y;
+    }
+    const struct sw_linear_spec one = linear_of(b, b->m->super.width, 1, false, s->init_range);
+    const sw_value scale =
+        sw_nn_linear(b->g, sw_name_in_layer(&b->names, n->shared_scale), x, &one);
+    const int64_t width = b->m->super.width;
+    const sw_value ones = sw_reshape(b->g, filled(b, "norm.ones", 1, width), SW_SHAPE(1, width));
+    const sw_value factors =
+        sw_matmul(b->g, sw_act(b->g, scale, SW_ACT_SIGMOID), false, ones, false);
+    return sw_mul(b->g, y, factors);
+}
+
+static sw_value experts_branch(struct build *b, sw_value x)
+{
+    const struct sw_decoder_names *n = &b->m->names;
+    push_part(b, n->router, "mlp");
+    sw_value y = sw_experts_branch(b->m, b->g, &b->names, b->spec, x, b->mask, &b->stats);
+    if (b->m->spec.experts.shared > 0) {
+        y = sw_add(b->g, y, shared_expert(b, x));
+    }
+    sw_scope_pop(b->g);
+    return norm_in_layer(b, n->mlp_out_norm, y);
+}
+
 static sw_value mlp_branch(struct build *b, sw_value x)
 {
+    if (sw_experts_has(b->m, b->names.layer)) {
+        return experts_branch(b, x);
+    }
+
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
     sw_value hidden;
@@ -452,7 +605,7 @@ static sw_value layers(struct build *b, sw_value h)
 void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss)
 {
-    struct build b = {.m = decoder_of(model), .g = g, .spec = spec};
+    struct build b = {.m = decoder_of(model), .g = g, .spec = spec, .stats = SW_NO_VALUE};
     const struct sw_decoder_names *n = &b.m->names;
     b.names = (struct sw_layer_names){.trunk = n->trunk, .layers = n->layers};
     sw_value ids;
@@ -466,8 +619,9 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
     sw_scope_pop(g);
 
     sw_scope_push(g, "head");
-    *out_loss = sw_model_is_causal(model) ? sw_head_lm(b.m, g, spec, h, table)
-                                          : sw_head_classify(b.m, g, spec, h, ids);
+    *out_loss = sw_model_is_causal(model)
+                    ? sw_head_lm(b.m, g, spec, h, table, sw_experts_loss(b.m, g, spec, b.stats))
+                    : sw_head_classify(b.m, g, spec, h, ids);
     sw_scope_pop(g);
 }
 

@@ -72,6 +72,28 @@ struct sw_rotary_spec {
     const float *factors;
 };
 
+/* Latent attention (DeepSeek-AI 2024): queries through q_rank numbers, keys and values through
+ * kv_rank. `nope` columns of a head of queries and keys are not rotated, `rope` are, and all heads
+ * share those of keys. */
+struct sw_latent_spec {
+    int64_t q_rank; /* 0 = one matrix makes the queries */
+    int64_t kv_rank, nope, rope;
+    int64_t value; /* width of a head of values; 0 = no latent attention */
+    bool bias;     /* of the first matrices */
+};
+
+/* Experts in the place of a layer's MLP. */
+struct sw_experts_spec {
+    int64_t n; /* 0 = no layer has experts */
+    struct sw_router_attrs router;
+    bool router_bias;
+    int64_t inner;        /* of an expert */
+    int64_t shared;       /* of the expert that all tokens share; 0 = there is none */
+    double alpha, limit;  /* of gates that are clamped (expert_gate_up) */
+    double aux_loss;      /* weight of the load-balancing loss */
+    const bool *is_dense; /* [layers] that have an MLP, owned by the model; NULL: none */
+};
+
 /* The computation. All zeros: LayerNorm, learned positions, separate weights without biases. */
 struct sw_decoder_spec {
     int64_t heads, kv_heads, head_width, inner;
@@ -99,7 +121,9 @@ struct sw_decoder_spec {
     enum sw_act act;
     /* factors of embedded rows, of a branch that is added, of logits; 0 = none */
     double embedding_scale, branch_scale, logits_scale;
-    int64_t padding_id;            /* the lookup gives its embedding no gradient; -1 = none */
+    int64_t padding_id; /* the lookup gives its embedding no gradient; -1 = none */
+    struct sw_latent_spec latent;
+    struct sw_experts_spec experts;
     double init_range, proj_range; /* of weights; of weights that end a branch, 0 = init_range */
     double embedding_dropout, attention_dropout, hidden_dropout;
     bool drops_mlp_only; /* hidden_dropout leaves attention's branch as it is */
@@ -114,10 +138,17 @@ struct sw_decoder_names {
     const char *project_in, *project_out; /* between the table's width and the layers' width */
     const char *attention_norm, *attention_out_norm; /* before and after attention */
     const char *qkv, *q, *k, *v, *q_norm, *k_norm, *out;
+    const char *sinks;    /* [heads] scores without a value */
     const char *mlp_norm; /* NULL: the MLP reads what attention reads */
     const char *mlp_out_norm;
-    const char *gate, *up, *down; /* with gate: act(gate) up, else act(up) */
-    const char *gate_up;          /* both in one tensor, instead of them */
+    const char *gate, *up, *down;               /* with gate: act(gate) up, else act(up) */
+    const char *gate_up;                        /* both in one tensor, instead of them */
+    const char *router, *choice_bias, *experts; /* choice_bias: the whole suffix */
+    /* After "<experts>.<number>."; or with expert_gate_up, after "<experts>.": gate and up of all
+     * experts interleaved, and down, each [E,in,out] with "_bias". */
+    const char *expert_gate, *expert_up, *expert_down, *expert_gate_up;
+    /* The expert that all tokens share; scale: a gate for the whole of it, or NULL. */
+    const char *shared_gate, *shared_up, *shared_down, *shared_scale;
 };
 
 struct sw_decoder;
@@ -171,7 +202,8 @@ extern const struct sw_decoder_family sw_family_gpt2, sw_family_llama, sw_family
     sw_family_qwen2, sw_family_qwen3, sw_family_gemma2, sw_family_gpt_neox, sw_family_opt,
     sw_family_phi, sw_family_bloom, sw_family_gptj, sw_family_gemma, sw_family_gemma3,
     sw_family_phi3, sw_family_smollm3, sw_family_olmo2, sw_family_granite, sw_family_stablelm,
-    sw_family_starcoder2, sw_family_cohere, sw_family_glm4;
+    sw_family_starcoder2, sw_family_cohere, sw_family_glm4, sw_family_mixtral, sw_family_qwen3_moe,
+    sw_family_qwen2_moe, sw_family_gpt_oss, sw_family_deepseek_v3;
 
 /* ---- reading config.json ---- */
 
@@ -211,6 +243,9 @@ sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *c
 /* The same without rotary positions. */
 sw_status sw_decoder_read_llama_layers(struct sw_json_doc *doc, const struct sw_json *config,
                                        int64_t head_width, struct sw_decoder *decoder);
+/* The same without num_key_value_heads, head_dim and the keys of rotary positions. */
+sw_status sw_decoder_read_common(struct sw_json_doc *doc, const struct sw_json *config,
+                                 struct sw_decoder *decoder);
 /* The keys of their sizes, with transformers' defaults. */
 #define SW_LLAMA_SIZES(width, layers, heads, inner, vocab, tokens)                                 \
     {                                                                                              \
@@ -237,6 +272,51 @@ sw_status sw_gemma_read(struct sw_json_doc *doc, const struct sw_json *config,
 sw_status sw_qwen_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
                                struct sw_decoder *decoder);
 
+/* Reads what Qwen 3 has in common with and without experts: all but its windows. */
+sw_status sw_qwen3_read(struct sw_json_doc *doc, const struct sw_json *config,
+                        struct sw_decoder *decoder);
+
+/* ---- experts (experts.c) ---- */
+
+/* x [B,T,C] -> the same shape, by the layer's routed experts. Adds the router's statistics to
+ * *stats (SW_NO_VALUE: they are the first). mask [B,T] or SW_NO_VALUE: tokens that count in
+ * them. */
+sw_value sw_experts_branch(const struct sw_decoder *m, sw_graph *g, struct sw_layer_names *names,
+                           const struct sw_forward_spec *spec, sw_value x, sw_value mask,
+                           sw_value *stats);
+/* The weighted losses of all routers; SW_NO_VALUE: there are none. With hidden states, output
+ * "aux_loss" is the load-balancing loss without its weight. */
+sw_value sw_experts_loss(const struct sw_decoder *m, sw_graph *g,
+                         const struct sw_forward_spec *spec, sw_value stats);
+static inline bool sw_experts_has(const struct sw_decoder *m, int64_t layer)
+{
+    const struct sw_experts_spec *s = &m->spec.experts;
+    return s->n > 0 && !(s->is_dense && s->is_dense[layer]);
+}
+
+/* Keys of config.json; inner NULL: as wide as an MLP. */
+struct sw_experts_keys {
+    const char *n, *n_alias, *inner;
+    int64_t fallback_n, fallback_k, fallback_inner;
+};
+/* Reads sizes of experts, the number that a token chooses, and the weight of the load-balancing
+ * loss, which counts if output_router_logits is true. */
+sw_status sw_experts_read(struct sw_json_doc *doc, const struct sw_json *config,
+                          const struct sw_experts_keys *keys, struct sw_decoder *m);
+/* Reads mlp_only_layers and decoder_sparse_step. */
+sw_status sw_experts_read_layers(struct sw_json_doc *doc, const struct sw_json *config,
+                                 struct sw_decoder *m);
+/* SW_LLAMA_NAMES with experts in "mlp". */
+#define SW_EXPERTS_NAMES                                                                           \
+    {                                                                                              \
+        .trunk = "model", .embedding = "embed_tokens", .layers = "layers", .final_norm = "norm",   \
+        .head = "lm_head", .attention_norm = "input_layernorm", .q = "self_attn.q_proj",           \
+        .k = "self_attn.k_proj", .v = "self_attn.v_proj", .out = "self_attn.o_proj",               \
+        .mlp_norm = "post_attention_layernorm", .gate = "mlp.gate_proj", .up = "mlp.up_proj",      \
+        .down = "mlp.down_proj", .router = "mlp.gate", .experts = "mlp.experts",                   \
+        .expert_gate = "gate_proj", .expert_up = "up_proj", .expert_down = "down_proj",            \
+    }
+
 /* ---- rotary positions ---- */
 
 /* width/2 angular frequencies for rows of `tokens` tokens, in fp32 as in transformers. */
@@ -250,9 +330,10 @@ sw_value sw_alibi_slopes(sw_graph *g, int64_t heads);
 
 /* ---- heads (model/heads.h has the parts shared with other families) ---- */
 
-/* Logits and loss of a language model; h [B,T,C], table [V,C] of the embedding. */
+/* Logits and loss of a language model; h [B,T,C], table [V,C] of the embedding. more: is added to
+ * the loss, or SW_NO_VALUE. */
 sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_forward_spec *spec,
-                    sw_value h, sw_value table);
+                    sw_value h, sw_value table, sw_value more);
 /* Head of a text classifier: one row of logits from the last token that is not padding. */
 sw_value sw_head_classify(const struct sw_decoder *m, sw_graph *g,
                           const struct sw_forward_spec *spec, sw_value h, sw_value ids);

@@ -22,8 +22,11 @@ sw_status sw_decoder_read_cap(struct sw_json_doc *doc, const struct sw_json *con
 static sw_status check_parameters(const struct sw_json_doc *doc, const struct sw_decoder *m)
 {
     const double width = (double)m->super.width;
+    const struct sw_experts_spec *e = &m->spec.experts;
+    const double experts = 3 * width * ((double)e->n * (double)e->inner + (double)e->shared);
     const double inner =
-        (m->names.gate || m->names.gate_up ? 3 : 2) * width * (double)m->spec.inner;
+        (m->names.gate || m->names.gate_up ? 3 : 2) * width * (double)m->spec.inner + experts +
+        width * (double)e->n;
     const double heads = 2 * width * (double)(m->spec.heads + m->spec.kv_heads);
     return sw_model_check_parameters(doc, &m->super, heads * (double)m->spec.head_width + inner,
                                      m->spec.inner);
@@ -119,6 +122,7 @@ void sw_decoder_release(struct sw_model *model)
     sw_free((void *)(uintptr_t)m->spec.is_rotated);
     sw_free((void *)(uintptr_t)m->spec.rotary.factors);
     sw_free((void *)(uintptr_t)m->spec.local.factors);
+    sw_free((void *)(uintptr_t)m->spec.experts.is_dense);
 }
 
 /* ---- windows ---- */
@@ -368,6 +372,19 @@ sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *
 
 /* ---- LLaMA and related families ---- */
 
+sw_status sw_decoder_read_common(struct sw_json_doc *doc, const struct sw_json *config,
+                                 struct sw_decoder *m)
+{
+    struct sw_decoder_spec *s = &m->spec;
+    SW_TRY(sw_model_read_act(doc, config, "hidden_act", "silu", &s->act));
+    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", 1e-6, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
+    SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
+    s->norm = SW_NORM_RMS;
+    sw_decoder_read_padding(config, -1, m);
+    return SW_OK;
+}
+
 sw_status sw_decoder_read_llama_layers(struct sw_json_doc *doc, const struct sw_json *config,
                                        int64_t head_width, struct sw_decoder *m)
 {
@@ -378,13 +395,7 @@ sw_status sw_decoder_read_llama_layers(struct sw_json_doc *doc, const struct sw_
     if (head_width > 0 || (given && given->type != SW_JSON_NULL)) {
         SW_TRY(sw_model_read_size(doc, config, &head, head_width, &s->head_width));
     }
-    SW_TRY(sw_model_read_act(doc, config, "hidden_act", "silu", &s->act));
-    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", 1e-6, &s->eps));
-    SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
-    SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
-    s->norm = SW_NORM_RMS;
-    sw_decoder_read_padding(config, -1, m);
-    return SW_OK;
+    return sw_decoder_read_common(doc, config, m);
 }
 
 sw_status sw_decoder_read_llama(struct sw_json_doc *doc, const struct sw_json *config, double theta,

@@ -147,7 +147,7 @@ void sw_head_linear_term(struct sw_head *head, int i, sw_value h, sw_value read,
 /* ---- decoders ---- */
 
 sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_forward_spec *spec,
-                    sw_value h, sw_value table)
+                    sw_value h, sw_value table, sw_value more)
 {
     const struct sw_model *model = &m->super;
     struct sw_head head = {model, g, spec, SW_NO_VALUE};
@@ -168,6 +168,9 @@ sw_value sw_head_lm(const struct sw_decoder *m, sw_graph *g, const struct sw_for
         read = sw_select_rows(g, h, sw_input(g, "last", SW_I32, SW_SHAPE(spec->batch)));
     }
     sw_head_linear_term(&head, 0, h, read, head_VC, bias, m->spec.logits_cap);
+    if (head.loss >= 0 && more >= 0) {
+        head.loss = sw_add(g, head.loss, more);
+    }
     return sw_head_end(&head);
 }
 

@@ -24,6 +24,9 @@ struct sw_forward_spec {
     double smoothing; /* label smoothing in cross-entropy losses, and in DPO */
     /* losses of preferences; kind: SIGMOID or IPO for a task that leaves it open */
     struct sw_preference_attrs preference;
+    /* Experts take at most this times an equal share of the choices; 0 = as many as choose them. */
+    double capacity_factor;
+    double router_aux_loss, router_z_loss; /* weights of losses; aux 0: as config.json says */
     int64_t cache_tokens; /* tokens whose keys and values are kept as states; 0 = no cache */
     bool is_source;       /* with a cache: builds the encoder's program */
 };
@@ -96,6 +99,7 @@ struct sw_model { /* base class: first member of every family's own struct */
     bool has_other_labels;  /* the requested number of labels differs from config.json's */
     int64_t vocab, max_tokens, width, layers, labels;
     int64_t channels, image_height, image_width;
+    int64_t experts;       /* of a layer; 0 = no layer has experts */
     bool tied;             /* the LM head is the embedding table */
     bool ties_absent_head; /* an untied head that a folder lacks is initialised from the table */
     /* config.json key that says whether the head's input is scaled; NULL = never */

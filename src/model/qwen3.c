@@ -3,8 +3,8 @@
 // the file gives the width of heads.
 #include "model/decoder.h"
 
-static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
-                      struct sw_decoder *decoder)
+sw_status sw_qwen3_read(struct sw_json_doc *doc, const struct sw_json *config,
+                        struct sw_decoder *decoder)
 {
     bool bias = false;
     SW_TRY(sw_decoder_read_llama(doc, config, 10000, 128, decoder));
@@ -12,6 +12,13 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     decoder->spec.qkv_bias = decoder->spec.out_bias = bias;
     decoder->names.q_norm = "self_attn.q_norm";
     decoder->names.k_norm = "self_attn.k_norm";
+    return SW_OK;
+}
+
+static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
+                      struct sw_decoder *decoder)
+{
+    SW_TRY(sw_qwen3_read(doc, config, decoder));
     return sw_qwen_read_windows(doc, config, decoder);
 }
 

@@ -7,7 +7,8 @@
 // (attrs.matmul.piece), the loss in chunks of the vocabulary. A tile consists of whole pieces and
 // chunks, so no bit changes.
 //
-// Only offloaded parameters are tiled. All programs of a plan have the same tiles.
+// Only offloaded parameters are tiled. All programs of a plan have the same tiles. A matrix of an
+// expert is one tile.
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,10 @@ static int64_t cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k, 
     struct sw_op_desc desc;
     if (op->move != SW_MOVE_NONE) {
         return 0;
+    }
+    if (sw_op_info(op->kind)->attrs == SW_ATTRS_EXPERTS) { /* matrices are used whole */
+        memset(cut, 0, sizeof *cut);
+        return ir->values[k < op->n_in ? op->in[k] : op->out[k - op->n_in]].form->shape.dims[0];
     }
     sw_ir_describe(ir, op, &math, &desc);
     return sw_op_cut(&desc, k, 0, cut) && cut->turns != SW_TURNS_NONE ? cut->unit : 0;
@@ -148,7 +153,8 @@ static bool choose(const struct sw_plan *plan, const struct sw_plan_options *opt
     *out = (struct tiles){.rows = info->form->shape.dims[0], .width = width};
     out->tile_rows = sw_max_i64(fit / rows * rows, rows);
     out->n = sw_ceil_div(out->rows, out->tile_rows);
-    return out->n > 1;
+    out->tile_rows = sw_min_i64(out->tile_rows, out->rows);
+    return out->n > 1 || rows % out->rows == 0; /* a single tile is loaded for each op anew */
 }
 
 /* ---- ops ---- */
@@ -219,6 +225,9 @@ static void be_tile(struct sw_ir *ir, struct sw_ir_op *op, const struct tiles *t
 {
     struct sw_op math = sw_ir_math(ir, op);
     struct sw_tile_attrs *tile = sw_op_tile(&math);
+    if (!tile) { /* an op of experts */
+        return;
+    }
     tile->first = first_row(tiles, t);
     tile->continues = t > 0;
     if (partial) {
@@ -322,8 +331,10 @@ static bool emit_gradients(struct pass *p, const struct sw_ir_op *op, int32_t st
     for (int64_t t = 0; t < tiles->n; t++) {
         struct sw_ir_op o = *op;
         struct sw_op math = sw_ir_math(p->ir, op);
-        sw_op_tile(&math)->first = first_row(tiles, t);
-        sw_ir_take_math(p->ir, &o, &math);
+        if (sw_op_tile(&math)) {
+            sw_op_tile(&math)->first = first_row(tiles, t);
+            sw_ir_take_math(p->ir, &o, &math);
+        }
         o.out[0] = gradient(p, stream, tiles, t, n_rows(tiles, t));
         if (!add(p, &o)) {
             return false;

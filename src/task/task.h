@@ -38,6 +38,8 @@ enum sw_task_pad {
 };
 
 enum { SW_TASK_MAX_RANK = 4, SW_TASK_MAX_INPUTS = 8, SW_TASK_MAX_LOSSES = 2 };
+/* Terms of a loss: those of a task, or of a language model and its routers. */
+enum { SW_TASK_MAX_TERMS = SW_TASK_MAX_LOSSES + 1 };
 
 /* An input of a task. A graph contains the inputs that its model reads. */
 struct sw_task_input {

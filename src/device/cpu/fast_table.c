@@ -2,6 +2,7 @@
 // The fast rows, best first; an op with an empty list uses its reference row.
 #include "device/cpu/dots.h"
 #include "device/cpu/fast.h"
+#include "device/cpu/fast_experts.h"
 
 const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_MATMUL] = {&sw_cpu_matmul_dots, &sw_cpu_matmul_dnnl, &sw_cpu_matmul_own},
@@ -48,6 +49,10 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_LSTM_GRAD] = {&sw_cpu_lstm_grad},
     [SW_OP_RELATIVE_SCORES] = {&sw_cpu_relative_scores},
     [SW_OP_RELATIVE_SCORES_GRAD] = {&sw_cpu_relative_scores_grad},
+    [SW_OP_EXPERT_MATMUL] = {&sw_cpu_expert_dots, &sw_cpu_expert_own},
+    [SW_OP_EXPERT_MATMUL_GRAD] = {&sw_cpu_expert_dots, &sw_cpu_expert_own},
+    [SW_OP_FROM_EXPERTS] = {&sw_cpu_from_experts},
+    [SW_OP_FROM_EXPERTS_GRAD] = {&sw_cpu_from_experts_grad},
 };
 
 const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)

@@ -46,5 +46,23 @@ bool case_pool_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_lstm(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_lstm_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 
+/* Cases in expert_cases.c. */
+bool case_router(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_router_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_expert_rows(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_to_experts(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_from_experts(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_from_experts_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_expert_matmul(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_expert_matmul_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_router_stats(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_router_stats_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_router_loss(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_router_loss_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_clamped_gate(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_clamped_gate_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_attention_sink(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_attention_sink_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+
 /* One builder per kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

@@ -28,7 +28,7 @@ enum axis {
 };
 /* The first choice of each way to run is the reference's. */
 /* COVERED families are combined with all else; the others have a few rows. */
-enum { COVERED = 11, MAX_CHOICES = 21 };
+enum { COVERED = 11, EXPERTS = 21, MAX_CHOICES = 24 };
 static const struct {
     const char *name;
     int n;
@@ -37,7 +37,8 @@ static const struct {
     [FAMILY]        = {"family", COVERED, {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2",
                                       "gpt_neox", "opt", "phi", "bloom", "gptj",
                                       "gemma", "gemma3_text", "phi3", "smollm3", "olmo2",
-                                      "granite", "stablelm", "starcoder2", "cohere", "glm4"}},
+                                      "granite", "stablelm", "starcoder2", "cohere", "glm4",
+                                      "mixtral", "gpt_oss", "deepseek_v3"}},
     [PRECISION]     = {"precision", 3, {"fp32", "bf16", "fp16"}},
     [MICRO_BATCHES] = {"micro-batches", 3, {"8", "6", "1"}},
     [SIZES]         = {"sizes", 2, {"odd", "round"}},
@@ -202,6 +203,15 @@ static const char *special_of(const struct row *row)
                         "\"logits_scaling\": 2, \"attention_multiplier\": 0.5",
         [COVERED + 6] = ", \"qk_layernorm\": true, \"partial_rotary_factor\": 0.6",
         [COVERED + 8] = ", \"use_qk_norm\": true, \"logit_scale\": 0.5",
+        [EXPERTS] = ", \"num_local_experts\": 4, \"output_router_logits\": true, "
+                    "\"router_aux_loss_coef\": 0.1",
+        [EXPERTS + 1] =
+            ", \"num_local_experts\": 3, \"num_experts_per_tok\": 2, \"sliding_window\": 3",
+        [EXPERTS + 2] =
+            ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, \"n_group\": 2, "
+            "\"topk_group\": 1, \"first_k_dense_replace\": 1, \"moe_intermediate_size\": 11, "
+            "\"q_lora_rank\": 9, \"kv_lora_rank\": 7, \"qk_nope_head_dim\": 6, "
+            "\"qk_rope_head_dim\": 4, \"v_head_dim\": 5",
     };
     const char *special = all[row->at[FAMILY]];
     return special ? special : "";
@@ -639,7 +649,7 @@ void matrix_of_families(enum matrix_devices devices, int n_steps)
 {
     const struct choices device = choices_of(devices, DEVICE);
     int family = COVERED;
-    for (; family < MAX_CHOICES && axes[FAMILY].choices[family]; family++) {
+    for (; family < EXPERTS; family++) {
         const int way = family - COVERED; /* each its own dtype, places, sizes and schedule */
         struct row row = {.at = {[FAMILY] = (int8_t)family,
                                  [PRECISION] = (int8_t)(way % 3),
@@ -678,6 +688,35 @@ void matrix_on_mesh(enum matrix_devices devices, int n_steps)
         row.at[RECOMPUTE] = (int8_t)(2 * (way / 3));
         row.at[DEVICE] = (int8_t)(device.first + way % device.n);
         row.at[CAPTURE] = (int8_t)(devices == MATRIX_EMU);
+        assert_bits_of_one_rank(&row, n_steps);
+    }
+}
+
+void matrix_of_experts(enum matrix_devices devices, int n_steps)
+{
+    enum { N = 3, WAYS = 6 };
+    const struct choices device = choices_of(devices, DEVICE);
+    for (int way = 0; way < N * WAYS; way++) {
+        const int family = way / WAYS, i = way % WAYS + family;
+        struct row row = {.at = {[FAMILY] = (int8_t)(EXPERTS + family),
+                                 [PRECISION] = (int8_t)(i % 3),
+                                 [MICRO_BATCHES] = (int8_t)(1 + i % 2),
+                                 [SIZES] = (int8_t)(i / 2 % 2),
+                                 [TABLE] = 1,
+                                 [FROZEN] = (int8_t)(i % 5 == 4),
+                                 [OPTIMIZER] = (int8_t)(i % 4 == 3 ? MUON : 0),
+                                 [STAGE] = (int8_t)(3 - i % 4),
+                                 [RANKS] = (int8_t)(i % 3),
+                                 [RECOMPUTE] = (int8_t)(i / 2 % 4),
+                                 [SCHEDULE] = (int8_t)(i / 3 % 2),
+                                 [OVERLAP] = (int8_t)(i % 2),
+                                 [STATES] = (int8_t)(i % 3),
+                                 [PARAMS] = (int8_t)(i / 2 % 3),
+                                 [PIECES] = (int8_t)(i % 2),
+                                 [TILES] = (int8_t)(i / 3 % 2),
+                                 [DEVICE] = (int8_t)(device.first + i % device.n),
+                                 [CHECKPOINT] = (int8_t)(i % 2),
+                                 [GENERATION] = (int8_t)(i % 3 == 1)}};
         assert_bits_of_one_rank(&row, n_steps);
     }
 }
@@ -800,14 +839,4 @@ int matrix_set_up(void **state)
         bad |= write_model(&row);
     }
     return bad;
-}
-
-void matrix_skip_without_emulation(void)
-{
-    struct sw_device *dev = NULL;
-    if (sw_device_open("emu", 1, &dev) < 0) {
-        print_message("skipped: %s\n", sw_error_message());
-        skip();
-    }
-    sw_device_close(dev);
 }

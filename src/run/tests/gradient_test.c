@@ -624,6 +624,81 @@ static sw_value build_lstm(sw_graph *g)
                                 SW_NO_VALUE, false));
 }
 
+enum { EXPERTS = 4 };
+
+/* Two MLPs of experts, with each kind of router: separate matrices, then packed ones with biases
+ * and clamped gates. Some choices are dropped in every second variant. */
+static sw_value build_experts(sw_graph *g)
+{
+    const struct sw_router_attrs attrs = {.k = 2,
+                                          .sigmoid = variant & 1,
+                                          .normalise = variant & 2,
+                                          .scale = 1.5,
+                                          .groups = variant & 1 ? 2 : 0,
+                                          .kept = variant & 1 ? 1 : 0};
+    sw_value x = param(g, "x", SW_SHAPE(6, 3)), weights[EXPERTS], biases[2];
+    const sw_value mask = sw_reshape(g, sw_input(g, "mask", SW_I32, SW_SHAPE(2, 3)), SW_SHAPE(6));
+    const sw_value bias = variant & 1 ? param(g, "b", SW_SHAPE(EXPERTS)) : SW_NO_VALUE;
+    const sw_value logits =
+        sw_linear(g, x, param(g, "r", SW_SHAPE(EXPERTS, 3)), SW_NO_VALUE, false);
+    const struct sw_routes routes =
+        sw_route(g, logits, bias, variant & 2 ? mask : SW_NO_VALUE, &attrs, variant & 2 ? 3 : 0);
+    for (int e = 0; e < EXPERTS; e++) {
+        char name[8];
+        snprintf(name, sizeof name, "w%d", e);
+        weights[e] = param(g, name, SW_SHAPE(3, 3));
+    }
+    const sw_value rows = sw_to_experts(g, x, &routes);
+    const sw_value y = sw_expert_linear(g, rows, &routes, weights, NULL, EXPERTS, variant & 1);
+    x = sw_add(g, x, sw_from_experts(g, sw_act(g, y, SW_ACT_SILU), &routes));
+    weights[0] = param(g, "up", SW_SHAPE(EXPERTS, 3, 4));
+    weights[1] = param(g, "down", SW_SHAPE(EXPERTS, 2, 3));
+    biases[0] = param(g, "up_bias", SW_SHAPE(EXPERTS, 4));
+    biases[1] = param(g, "down_bias", SW_SHAPE(EXPERTS, 3));
+    const sw_value up =
+        sw_expert_linear(g, sw_to_experts(g, x, &routes), &routes, weights, biases, 1, true);
+    const sw_value down = sw_expert_linear(g, sw_clamped_gate(g, up, 1.7, 0.8), &routes,
+                                           weights + 1, biases + 1, 1, true);
+    const sw_value head = param(g, "head", SW_SHAPE(5, 3));
+    const sw_value all = sw_reshape(g, sw_from_experts(g, down, &routes), SW_SHAPE(1, 6, 3));
+    const sw_value loss = loss_of(g, sw_linear(g, all, head, SW_NO_VALUE, false));
+    const sw_value balance = sw_scale(g, sw_router_loss(g, routes.stats, false), 0.3);
+    return sw_add(g, sw_add(g, loss, balance),
+                  sw_scale(g, sw_router_loss(g, routes.stats, true), 0.2));
+}
+
+static void mixtures_of_experts(void **state)
+{
+    (void)state;
+    for (variant = 0; variant < 4; variant++) {
+        check(build_experts, false);
+    }
+}
+
+/* Attention with sinks, of values that are narrower than queries. */
+static sw_value build_sinks(sw_graph *g)
+{
+    const struct sw_attention_spec spec = {.heads = 2,
+                                           .kv_heads = 1,
+                                           .causal = true,
+                                           .scale = 0.5,
+                                           .mask = SW_NO_VALUE,
+                                           .position = SW_NO_VALUE,
+                                           .slopes = SW_NO_VALUE,
+                                           .segments = SW_NO_VALUE,
+                                           .bias = SW_NO_VALUE};
+    const sw_value x = param(g, "x", SW_SHAPE(2, 3, 2, 4));
+    const sw_value v = sw_pad(g, param(g, "v", SW_SHAPE(2, 3, 1, 3)), 3, 1, 4);
+    const sw_value o = sw_attention(g, x, sw_slice(g, x, 2, 1, 1), v, &spec);
+    return loss_of(g, sw_attention_sink(g, o, param(g, "sinks", SW_SHAPE(2))));
+}
+
+static void attention_sinks(void **state)
+{
+    (void)state;
+    check(build_sinks, false);
+}
+
 static void recurrences(void **state)
 {
     (void)state;
@@ -753,6 +828,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rms_norms),
     cmocka_unit_test(gates),
     cmocka_unit_test(rotary_positions),
+    cmocka_unit_test(mixtures_of_experts),
+    cmocka_unit_test(attention_sinks),
     cmocka_unit_test(losses_with_cap_or_bias),
     cmocka_unit_test(rows_of_encoders),
     cmocka_unit_test(more_losses),
