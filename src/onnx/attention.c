@@ -187,6 +187,11 @@ static const char *by_head(struct sw_onnx_emit *e, const struct attention *a, in
     return out;
 }
 
+static bool wants_lse(const struct sw_onnx_emit *e)
+{
+    return e->op->out[1] >= 0 && e->wanted[e->op->out[1]];
+}
+
 static const char *in_parts(struct sw_onnx_emit *e, const struct attention *a)
 {
     static const int64_t turn[] = {0, 1, 3, 2}, back[] = {0, 2, 1, 3};
@@ -202,6 +207,10 @@ static const char *in_parts(struct sw_onnx_emit *e, const struct attention *a)
     s = more ? ONNX_ADD(e, "Add", s, more) : s;
     s = seen ? ONNX_ADD(e, "Where", seen, s, sw_onnx_number(&e->file, a->type, lowest(a->type)))
              : s;
+    if (wants_lse(e)) {
+        const char *lse = sw_onnx_reduce(e, "ReduceLogSumExp", s, -1, false);
+        sw_onnx_set_output(e, 1, a->type == ONNX_F32 ? lse : sw_onnx_cast(e, lse, ONNX_F32));
+    }
     s = ONNX_ADD(e, "Softmax", s);
     sw_onnx_set_int(&e->file, "axis", -1);
     s = sw_onnx_transpose(e, ONNX_ADD(e, "MatMul", s, by_head(e, a, 2)), back, 4);
@@ -239,6 +248,6 @@ void sw_onnx_attention(struct sw_onnx_emit *e)
     }
     const struct attention a = operands(e);
     /* Opset 23 adds the mask before the cap, and its scale is above 0. */
-    const bool is_whole = e->opset >= 23 && attrs->cap == 0 && attrs->scale > 0;
+    const bool is_whole = e->opset >= 23 && attrs->cap == 0 && attrs->scale > 0 && !wants_lse(e);
     sw_onnx_set_out(e, is_whole ? whole(e, &a) : in_parts(e, &a));
 }

@@ -38,6 +38,13 @@ void sw_onnx_set_out(struct sw_onnx_emit *e, const char *name)
     e->names[e->op->out[0]] = name;
 }
 
+void sw_onnx_set_output(struct sw_onnx_emit *e, int k, const char *name)
+{
+    if (k < e->op->n_out && e->op->out[k] >= 0) {
+        e->names[e->op->out[k]] = name;
+    }
+}
+
 void sw_onnx_refuse(struct sw_onnx_emit *e, const char *why)
 {
     sw_onnx_fail(&e->file,

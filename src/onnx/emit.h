@@ -12,12 +12,15 @@ struct sw_onnx_emit {
     const char **names;           /* [n_values] of tensors; NULL = not there yet */
     bool *centered;               /* [n_values] rows by distance, of the longest rows */
     bool *needed;                 /* [n_ops] */
+    bool *wanted;                 /* [n_values] read by an op that is needed, or an output */
     const struct sw_op *op;       /* the current one */
     const char *scope;            /* of it */
     int opset;
     struct sw_names memo; /* of what several ops use, with its index in memos */
     const char **memos;   /* [n_memos] */
     int32_t n_memos, cap_memos;
+    const char **parts; /* [n_parts] rows of a product by experts so far */
+    int64_t n_parts, cap_parts;
 };
 
 typedef void (*sw_onnx_row_fn)(struct sw_onnx_emit *e);
@@ -46,6 +49,8 @@ const struct sw_onnx_dims *sw_onnx_out_dims(const struct sw_onnx_emit *e);
 enum sw_onnx_type sw_onnx_in_type(const struct sw_onnx_emit *e, int k);
 /* The tensor of the op's first output. */
 void sw_onnx_set_out(struct sw_onnx_emit *e, const char *name);
+/* The same for output k, which may be absent. */
+void sw_onnx_set_output(struct sw_onnx_emit *e, int k, const char *name);
 /* The current op cannot be written; why is a clause that follows its name. */
 void sw_onnx_refuse(struct sw_onnx_emit *e, const char *why);
 
@@ -82,3 +87,12 @@ const char *sw_onnx_note(struct sw_onnx_emit *e, const char *key, const char *na
 /* ---- attention.c, rotary.c ---- */
 void sw_onnx_attention(struct sw_onnx_emit *e);
 void sw_onnx_rotary(struct sw_onnx_emit *e);
+
+/* ---- experts.c ---- */
+void sw_onnx_router(struct sw_onnx_emit *e);
+void sw_onnx_expert_rows(struct sw_onnx_emit *e);
+void sw_onnx_to_experts(struct sw_onnx_emit *e);
+void sw_onnx_from_experts(struct sw_onnx_emit *e);
+void sw_onnx_expert_matmul(struct sw_onnx_emit *e);
+void sw_onnx_clamped_gate(struct sw_onnx_emit *e);
+void sw_onnx_attention_sink(struct sw_onnx_emit *e);

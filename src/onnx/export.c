@@ -32,8 +32,9 @@ static bool is_input(const struct part *part, sw_value v)
 }
 
 /* Marks the ops that outputs depend on: producers come before users. */
-static void mark_needed(struct sw_onnx_emit *e, const struct part *part, bool *wanted)
+static void mark_needed(struct sw_onnx_emit *e, const struct part *part)
 {
+    bool *wanted = e->wanted;
     for (int i = 0; i < part->n_outputs; i++) {
         wanted[part->outputs[i].value] = true;
     }
@@ -61,14 +62,14 @@ static void add_input(struct sw_onnx_emit *e, const char *name, sw_value v)
 }
 
 /* Inputs of the task. Positions are counted in the graph. */
-static void add_inputs(struct sw_onnx_emit *e, const struct part *part, const bool *wanted)
+static void add_inputs(struct sw_onnx_emit *e, const struct part *part)
 {
     for (int i = 0; i < part->n_inputs; i++) {
         add_input(e, part->inputs[i].name, part->inputs[i].value);
     }
     for (sw_value v = 0; v < e->graph->n_values; v++) {
         const struct sw_value_info *info = &e->graph->values[v];
-        if (info->role != SW_ROLE_INPUT || !wanted[v] || strcmp(info->name, "positions") == 0) {
+        if (info->role != SW_ROLE_INPUT || !e->wanted[v] || strcmp(info->name, "positions") == 0) {
             continue;
         }
         add_input(e, strcmp(info->name, "attention_mask") == 0 ? part->mask : info->name, v);
@@ -230,10 +231,10 @@ static void add_output(struct sw_onnx_emit *e, const char *name, sw_value v)
     e->names[v] = name;
 }
 
-static sw_status emit_all(struct sw_onnx_emit *e, const struct part *part, bool *wanted)
+static sw_status emit_all(struct sw_onnx_emit *e, const struct part *part)
 {
-    mark_needed(e, part, wanted);
-    add_inputs(e, part, wanted);
+    mark_needed(e, part);
+    add_inputs(e, part);
     for (int32_t i = 0; i < e->graph->n_ops && e->file.status >= 0; i++) {
         if (e->needed[i]) {
             emit_op(e, &e->graph->ops[i]);
@@ -258,9 +259,9 @@ static sw_status write_part(const struct sw_onnx_forward *f, const struct part *
     e.names = sw_alloc_zero("onnx", n_values, sizeof *e.names);
     e.centered = sw_alloc_zero("onnx", n_values, sizeof *e.centered);
     e.needed = sw_alloc_zero("onnx", (size_t)f->graph->n_ops + 1, sizeof *e.needed);
-    bool *wanted = sw_alloc_zero("onnx", n_values, sizeof *wanted);
-    sw_status st = e.names && e.centered && e.needed && wanted
-                       ? emit_all(&e, part, wanted)
+    e.wanted = sw_alloc_zero("onnx", n_values, sizeof *e.wanted);
+    sw_status st = e.names && e.centered && e.needed && e.wanted
+                       ? emit_all(&e, part)
                        : SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph");
     st = st < 0 ? st : sw_onnx_write(&e.file, options, part->name, summary);
     sw_onnx_file_fini(&e.file);
@@ -269,7 +270,8 @@ static sw_status write_part(const struct sw_onnx_forward *f, const struct part *
     sw_free(e.names);
     sw_free(e.centered);
     sw_free(e.needed);
-    sw_free(wanted);
+    sw_free(e.wanted);
+    sw_free(e.parts);
     return st;
 }
 

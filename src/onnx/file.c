@@ -85,9 +85,16 @@ const char *sw_onnx_add(struct sw_onnx_file *file, const char *scope, const char
     }
     struct sw_onnx_node *node = &file->nodes[file->n_nodes++];
     *node = (struct sw_onnx_node){.op = op, .name = node_name(file, scope, op)};
-    for (; in[node->n_in]; node->n_in++) {
-        SW_ASSERT(node->n_in < ONNX_MAX_INPUTS);
-        node->in[node->n_in] = in[node->n_in];
+    while (in[node->n_in]) {
+        node->n_in++;
+    }
+    node->in = sw_arena_array(&file->arena, (size_t)node->n_in + 1, sizeof *node->in);
+    if (!node->in) {
+        fail_memory(file);
+        node->n_in = 0;
+    }
+    for (int k = 0; k < node->n_in; k++) {
+        node->in[k] = in[k];
     }
     node->out = sw_arena_printf(&file->arena, "%s_output_0", node->name);
     if (!node->out) {
@@ -95,6 +102,19 @@ const char *sw_onnx_add(struct sw_onnx_file *file, const char *scope, const char
         node->out = "";
     }
     return node->out;
+}
+
+const char *sw_onnx_more(struct sw_onnx_file *file)
+{
+    if (file->status < 0) {
+        return "";
+    }
+    struct sw_onnx_node *node = &file->nodes[file->n_nodes - 1];
+    node->more = sw_arena_printf(&file->arena, "%s_output_1", node->name);
+    if (!node->more) {
+        fail_memory(file);
+    }
+    return node->more ? node->more : "";
 }
 
 /* ---- attributes ---- */

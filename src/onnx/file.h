@@ -6,7 +6,7 @@
 #include "onnx/onnx.h"
 #include "onnx/schema.h"
 
-enum { ONNX_MAX_INPUTS = 8, ONNX_MAX_ATTRS = 6, ONNX_MAX_RANK = 8 };
+enum { ONNX_MAX_ATTRS = 6, ONNX_MAX_RANK = 8 };
 
 /* The size of a dimension: c0 + c1 times those of batch, tokens and targets that are set. */
 struct sw_onnx_size {
@@ -38,8 +38,8 @@ struct sw_onnx_attr {
 
 struct sw_onnx_node {
     const char *name, *op;
-    const char *in[ONNX_MAX_INPUTS]; /* "" = absent */
-    const char *out;
+    const char **in;        /* [n_in] "" = absent */
+    const char *out, *more; /* more: a second output, or NULL */
     struct sw_onnx_attr attrs[ONNX_MAX_ATTRS];
     int n_in, n_attrs;
 };
@@ -81,6 +81,8 @@ void sw_onnx_fail(struct sw_onnx_file *file, sw_status status);
 /* Adds a node in a scope; in: NULL-terminated. Returns the name of its output. */
 const char *sw_onnx_add(struct sw_onnx_file *file, const char *scope, const char *op,
                         const char *const *in);
+/* Adds a second output to the last node, and returns its name. */
+const char *sw_onnx_more(struct sw_onnx_file *file);
 /* Attributes of the last node. ints are copied. */
 void sw_onnx_set_int(struct sw_onnx_file *file, const char *name, int64_t value);
 void sw_onnx_set_float(struct sw_onnx_file *file, const char *name, double value);

@@ -69,6 +69,22 @@ static void emit_view(struct sw_onnx_emit *e)
     }
 }
 
+/* x from attrs start on along a dimension, 0 elsewhere. */
+static void emit_pad(struct sw_onnx_emit *e)
+{
+    const int rank = sw_onnx_in_dims(e, 0)->rank, dim = e->op->attrs.slice.dim;
+    const struct sw_onnx_size *all = &sw_onnx_out_dims(e)->of[dim];
+    int64_t pads[2 * ONNX_MAX_RANK] = {0};
+    if (!sw_onnx_is_fixed(all)) {
+        sw_onnx_refuse(e, "pads to a size that depends on the batch");
+        return;
+    }
+    pads[dim] = e->op->attrs.slice.start;
+    pads[rank + dim] = all->c0 - pads[dim] - sw_onnx_in_dims(e, 0)->of[dim].c0;
+    sw_onnx_set_out(e, ONNX_ADD(e, "Pad", sw_onnx_in(e, 0), sw_onnx_ints(&e->file, pads, 2 * rank),
+                                number(e, 0)));
+}
+
 static void emit_cast(struct sw_onnx_emit *e)
 {
     const enum sw_onnx_type to = sw_onnx_type_of(e->graph->values[e->op->out[0]].dtype);
@@ -79,10 +95,6 @@ static void emit_cast(struct sw_onnx_emit *e)
 static void emit_concat(struct sw_onnx_emit *e)
 {
     const char *in[SW_MAX_INPUTS + 1] = {NULL};
-    if (e->op->n_in > ONNX_MAX_INPUTS) {
-        sw_onnx_refuse(e, "has more inputs than a node here");
-        return;
-    }
     for (int k = 0; k < e->op->n_in; k++) {
         in[k] = sw_onnx_in(e, k);
     }
@@ -501,12 +513,12 @@ static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_ADD_LAYER_NORM] = FUSED,
     [SW_OP_DROPOUT] = {emit_same, NULL, "nothing", NULL},
     [SW_OP_ATTENTION] = {sw_onnx_attention, NULL, "MatMul, Mul, Where, Softmax, MatMul",
-                         "23: Attention, unless scores have a cap"},
+                         "23: Attention, unless scores have a cap or a sink"},
     [SW_OP_ATTENTION_GRAD] = BACKWARD,
     [SW_OP_LAST_INDEX] = {emit_last_index, NULL, "Equal, Range, ReduceMax", NULL},
     [SW_OP_SELECT_ROWS] = {emit_select_rows, NULL, "GatherND", NULL},
     [SW_OP_SELECT_ROWS_GRAD] = BACKWARD,
-    [SW_OP_SLICE_GRAD] = BACKWARD,
+    [SW_OP_SLICE_GRAD] = {emit_pad, NULL, "Pad", NULL},
     [SW_OP_KV_APPEND] = {NULL, "fills a cache, and exports have none", NULL, NULL},
     [SW_OP_CROSS_ENTROPY] = LOSS,
     [SW_OP_CROSS_ENTROPY_GRAD] = BACKWARD,
@@ -565,6 +577,24 @@ static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_CROSS_ENTROPY_MERGE] = LOSS,
     [SW_OP_PREFERENCE] = LOSS,
     [SW_OP_PREFERENCE_GRAD] = BACKWARD,
+    [SW_OP_ROUTER] = {sw_onnx_router, NULL, "Softmax or Sigmoid, TopK, GatherElements", NULL},
+    [SW_OP_ROUTER_GRAD] = BACKWARD,
+    [SW_OP_EXPERT_ROWS] = {sw_onnx_expert_rows, NULL, "TopK of expert and place, ScatterElements",
+                           NULL},
+    [SW_OP_TO_EXPERTS] = {sw_onnx_to_experts, NULL, "Gather", NULL},
+    [SW_OP_FROM_EXPERTS] = {sw_onnx_from_experts, NULL, "Gather, Mul, ReduceSum", NULL},
+    [SW_OP_FROM_EXPERTS_GRAD] = BACKWARD,
+    [SW_OP_EXPERT_MATMUL] = {sw_onnx_expert_matmul, NULL,
+                             "for each expert Slice of its rows and MatMul; Concat", NULL},
+    [SW_OP_EXPERT_MATMUL_GRAD] = BACKWARD,
+    [SW_OP_ROUTER_STATS] = LOSS,
+    [SW_OP_ROUTER_STATS_GRAD] = BACKWARD,
+    [SW_OP_ROUTER_LOSS] = LOSS,
+    [SW_OP_ROUTER_LOSS_GRAD] = BACKWARD,
+    [SW_OP_CLAMPED_GATE] = {sw_onnx_clamped_gate, NULL, "Min, Max, Sigmoid, Mul", NULL},
+    [SW_OP_CLAMPED_GATE_GRAD] = BACKWARD,
+    [SW_OP_ATTENTION_SINK] = {sw_onnx_attention_sink, NULL, "ReduceLogSumExp, Sigmoid, Mul", NULL},
+    [SW_OP_ATTENTION_SINK_GRAD] = BACKWARD,
 };
 
 const struct sw_onnx_row *sw_onnx_row_of(enum sw_op_kind kind)

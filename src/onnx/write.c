@@ -111,6 +111,9 @@ static void write_node(struct sw_proto_writer *p, const struct sw_onnx_node *nod
         sw_proto_put_text(p, ONNX_NODE_INPUT, node->in[i]);
     }
     sw_proto_put_text(p, ONNX_NODE_OUTPUT, node->out);
+    if (node->more) {
+        sw_proto_put_text(p, ONNX_NODE_OUTPUT, node->more);
+    }
     sw_proto_put_text(p, ONNX_NODE_NAME, node->name);
     sw_proto_put_text(p, ONNX_NODE_OP, node->op);
     for (int i = 0; i < node->n_attrs; i++) {
