@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "graph/graph.h"
 #include "plan/ir.h"
 #include "support/test.h"
 
@@ -148,6 +149,24 @@ static sw_value experts_forward(sw_graph *g, void *ctx, int64_t batch)
                   sw_scale(g, sw_router_loss(g, routes.stats, false), 0.01));
 }
 
+/* A loss that compares two rows. */
+static sw_value pairs_forward(sw_graph *g, void *ctx, int64_t batch)
+{
+    enum { C = 16 };
+    (void)ctx;
+    const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
+    const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch, T));
+    const sw_value table =
+        sw_param(g, "table", SW_SHAPE(40, C), (struct sw_init){SW_INIT_NORMAL, 0.02});
+    struct sw_preference_spec spec = {.attrs = {.kind = SW_PREFERENCE_SIGMOID, .beta = 0.1},
+                                      .reference = SW_NO_VALUE,
+                                      .kinds = SW_NO_VALUE};
+    sw_value values, totals;
+    spec.x = sw_linear_token_losses(g, sw_embedding(g, table, ids, -1), table, SW_NO_VALUE, labels,
+                                    0, &spec.counts);
+    return sw_preference_loss(g, &spec, &values, &totals);
+}
+
 /* Operations of encoders and encoder-decoders: rows that a mask leaves out, ids of another
  * sequence, scores by distance, a regression loss. */
 static sw_value encoder_forward(sw_graph *g, void *ctx, int64_t batch)
@@ -207,7 +226,8 @@ static uint64_t plan(char *const *columns, int n_ranks)
     const bool decoder = strcmp(columns[MODEL], "decoder") == 0;
     const bool encoder = strcmp(columns[MODEL], "encoder") == 0;
     const bool experts = strcmp(columns[MODEL], "experts") == 0;
-    const bool own = decoder || encoder || experts || strcmp(columns[MODEL], "own") == 0;
+    const bool pairs = strcmp(columns[MODEL], "pairs") == 0;
+    const bool own = decoder || encoder || experts || pairs || strcmp(columns[MODEL], "own") == 0;
     const bool trains =
         strcmp(columns[PROGRAM], "train") == 0 || strcmp(columns[PROGRAM], "mask") == 0;
     const bool generates = strcmp(columns[PROGRAM], "generate") == 0;
@@ -232,6 +252,7 @@ static uint64_t plan(char *const *columns, int n_ranks)
                   .forward = decoder   ? decoder_forward
                              : encoder ? encoder_forward
                              : experts ? experts_forward
+                             : pairs   ? pairs_forward
                              : own     ? own_forward
                                        : NULL},
         .inputs = {.seq_len = own ? 0 : T, .mask = strcmp(columns[PROGRAM], "mask") == 0},

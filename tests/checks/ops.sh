@@ -4,6 +4,7 @@
 #   graph, nn, model, onnx, device/cpu, device/gpu   all kinds
 #   plan/fuse.c                    what it joins
 #   another pass                   what it makes
+#   cost/kernels.c                 what other systems run in another way
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,6 +21,7 @@ may_name() {
     src/plan/emit.c) echo 'UPDATE|LAMB_MOMENTS|LAMB_APPLY|LAMB_ADD_NORMS|MUON_MOMENTS|MUON_APPLY|ADAFACTOR_SUMS|ADAFACTOR_MOMENTS|ADAFACTOR_APPLY' ;;
     src/plan/loads.c) echo 'VIEW' ;;
     src/plan/fetch.c) echo 'CAST' ;;
+    src/cost/kernels.c) echo 'MATMUL|ATTENTION|ATTENTION_GRAD|LINEAR_CE_GRAD' ;;
     *) echo 'NONE' ;;
     esac
 }

@@ -141,6 +141,10 @@ prepare() {
         printf '{"messages": [{"role": "user", "content": "%s + %s?"}, {"role": "assistant", "content": "%s"}]}\n' \
             $((i % 10)) $((i / 10)) $((i % 10 + i / 10))
     done > sums.jsonl
+    for i in {0..99}; do
+        printf '{"prompt": "%s + %s?", "chosen": "It is %s.", "rejected": "It is %s."}\n' \
+            $((i % 10)) $((i / 10)) $((i % 10 + i / 10)) $((i % 10 + i / 10 + 1))
+    done > pairs.jsonl
     for i in {0..39}; do echo "$((i % 2)),\"$(letters | cut -c $((i + 1))-)\""; done > rows.csv
     { echo label,text; cat rows.csv; } | tee train.csv > test.csv
     {

@@ -12,7 +12,7 @@
 
 /* ---- plans ---- */
 
-enum { N_PLANS = 7, MOST_ROWS = 128 };
+enum { N_PLANS = 8, MOST_ROWS = 128 };
 static struct sw_str dumps[N_PLANS];
 
 /* Matrices that are large enough for an update in a loop, a lookup of few rows, strided views. */
@@ -142,6 +142,12 @@ static int make_plans(void **state)
     o.me = 1;
     dump_plan(&o, cut(), &dumps[6]);
     assert_non_null(strstr(dumps[6].ptr, "\"whole\":9,\"first\":5")); /* of the loss */
+    o = options(1, 3, 1);
+    o.policy.params_tier = o.policy.states_tier = o.policy.grads_tier = SW_TIER_DISK;
+    o.policy.two_slots = true;
+    o.policy.clipped_update = SW_CLIPPED_NEXT_FORWARD;
+    o.clip = 1;
+    dump_plan(&o, wide(), &dumps[7]);
     return 0;
 }
 

@@ -79,8 +79,8 @@ struct gpu_loss_slope_args {
     void *d;
     int64_t first, n, ld, ld_d;
     int64_t dsum_step; /* 1: dsum has an element for each row, starting at the first of these */
-    int64_t padding; /* columns of d after those, which become 0 */
-    int64_t beyond;  /* as in gpu_loss_sum_args */
+    int64_t padding;   /* columns of d after those, which become 0 */
+    int64_t beyond;    /* as in gpu_loss_sum_args */
     float cap, smooth, smoothing;
     int logits_type, bias_type;
 };

@@ -117,11 +117,11 @@ static int stream_close(int device, void *stream)
     return 0;
 }
 
-/* Runs work now, or records it. */
+/* Runs work now, or records it. A NULL stream is the one that all threads share. */
 static int queue(void *stream, int (*run)(void *args), void *args, size_t bytes)
 {
     struct emu_stream *s = (struct emu_stream *)stream;
-    return s->record ? s->record(s, run, args, bytes) : run(args);
+    return s && s->record ? s->record(s, run, args, bytes) : run(args);
 }
 
 struct moved {

@@ -262,9 +262,9 @@ template <typename T> SW_KERNEL(THREADS) void loss_bias(struct gpu_loss_bias_arg
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(loss_stats, THREADS),       SW_PLAIN(loss_rows, THREADS),
-    SW_PLAIN(loss_sum, THREADS),          SW_FLOATS(loss_slope, THREADS),
-    SW_FLOATS(loss_bias, THREADS),        SW_FLOATS(loss_total, THREADS),
-    SW_PLAIN(loss_merge, THREADS),        SW_FLOATS(element_loss, THREADS),
+    SW_FLOATS(loss_stats, THREADS),        SW_PLAIN(loss_rows, THREADS),
+    SW_PLAIN(loss_sum, THREADS),           SW_FLOATS(loss_slope, THREADS),
+    SW_FLOATS(loss_bias, THREADS),         SW_FLOATS(loss_total, THREADS),
+    SW_PLAIN(loss_merge, THREADS),         SW_FLOATS(element_loss, THREADS),
     SW_FLOATS(element_loss_grad, THREADS), SW_PLAIN(loss_each, THREADS)};
 const struct sw_gpu_kernels sw_gpu_kernels_loss = {rows, SW_ROWS(rows)};
