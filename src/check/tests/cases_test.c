@@ -82,7 +82,7 @@ static int check_folder(const char *folder)
 static void own_cases_pass(void **state)
 {
     (void)state;
-    assert_int_equal(check_folder(own), 14);
+    assert_int_equal(check_folder(own), 19);
 }
 
 static void no_options_mean_as_recorded(void **state)
