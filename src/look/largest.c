@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The most layers of a model, of the width that it has, with which its plan fits a cluster.
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,19 +33,11 @@ struct state {
 
 static sw_status read_model(const struct sw_engine_options *o, struct sw_json_doc **out)
 {
-    const char *path = o->model.path;
-    char file[PATH_MAX];
-    if (!path) {
+    bool is_folder;
+    if (!o->model.path) {
         return SW_FAIL(SW_E_ARG, "the most layers of a model: wanted a model, got none");
     }
-    if (*path == '{') {
-        return sw_json_parse("the model", path, strlen(path), SW_JSON_STRICT, out);
-    }
-    if (sw_model_is_preset(path)) {
-        return sw_model_preset(path, o->model.vocab_size, o->inputs.seq_len, out);
-    }
-    snprintf(file, sizeof file, "%s%s", path, sw_is_folder(path) ? "/config.json" : "");
-    return sw_json_read(file, SW_JSON_STRICT, out);
+    return sw_weights_read_model(o, out, &is_folder);
 }
 
 /* The key of the layers, and how many there are. */

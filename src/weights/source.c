@@ -38,8 +38,8 @@ sw_status sw_weights_tie(struct sw_weights *w, bool tied)
 }
 
 /* Reads config.json of a folder, a file or a preset. *out_folder: true for a folder. */
-static sw_status read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
-                            bool *out_folder)
+sw_status sw_weights_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
+                                bool *out_folder)
 {
     struct stat st;
     if (*o->model.path == '{') { /* the text itself, for plans */
@@ -63,7 +63,7 @@ static sw_status look_at(const char *model, const struct sw_model_options *as,
     struct sw_json_doc *doc = NULL;
     struct sw_model *opened = NULL;
     bool folder;
-    SW_TRY(read_model(&options, &doc, &folder));
+    SW_TRY(sw_weights_read_model(&options, &doc, &folder));
     const sw_status st = sw_model_open(doc, as, &opened);
     if (st >= 0) {
         *out_task = opened->task;
@@ -91,7 +91,7 @@ sw_status sw_weights_find_context(const char *model, int64_t *out)
 static sw_status read_source(struct sw_weights *w, const struct sw_engine_options *o)
 {
     bool folder = false;
-    SW_TRY(read_model(o, &w->source.doc, &folder));
+    SW_TRY(sw_weights_read_model(o, &w->source.doc, &folder));
     if (folder) {
         w->source.folder = sw_strdup("engine", o->model.path);
         SW_TRY_ALLOC(w->source.folder, "the model's path");
@@ -147,7 +147,7 @@ sw_status sw_model_hidden_size(const char *model, int64_t *out)
     struct sw_json_doc *doc = NULL;
     struct sw_model *opened = NULL;
     bool folder;
-    SW_TRY(read_model(&(struct sw_engine_options){.model.path = model}, &doc, &folder));
+    SW_TRY(sw_weights_read_model(&(struct sw_engine_options){.model.path = model}, &doc, &folder));
     int64_t size = said_size(sw_json_root(doc));
     sw_status st = SW_OK;
     if (size < 1) {

@@ -96,6 +96,10 @@ void sw_weights_close(struct sw_weights *w);
 
 /* ---- models on disk ---- */
 
+/* Reads config.json of the options' model: of its text, a path, or else a preset. out: for
+ * sw_json_close; out_folder: the path is a folder */
+sw_status sw_weights_read_model(const struct sw_engine_options *o, struct sw_json_doc **out,
+                                bool *out_folder);
 /* The task `asked`, or the one that the model is for (a folder, a config.json, a preset). labels:
  * classes of its head, 0 = as in config.json. Opens nothing. */
 sw_status sw_weights_find_task(const char *model, const char *asked, int64_t labels,
