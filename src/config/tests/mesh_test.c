@@ -187,7 +187,7 @@ static void a_mesh_may_be_chosen(void **state)
     sw_config_note_mesh(again);
     sw_config_print_chosen(again, false, &chosen);
     assert_string_equal(sw_str_text(&chosen),
-                        "spillway.mesh {\"pipe\":2,\"tensor\":1,\"context\":1}");
+                        "spillway.mesh {\"pipe\":2,\"tensor\":1,\"context\":1,\"expert\":1}");
     assert_int_equal(sw_config_origin_of(again, "spillway.mesh.pipe"), SW_CONFIG_PLANNED);
     sw_str_fini(&effective);
     sw_str_fini(&chosen);
