@@ -138,7 +138,7 @@ static sw_value experts_forward(sw_graph *g, void *ctx, int64_t batch)
         sw_expert_linear(g, sw_to_experts(g, x, &routes), &routes, &up, NULL, 1, true);
     sw_value down[EXPERTS];
     for (int i = 0; i < EXPERTS; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "down.%d", i);
         down[i] = sw_param(g, name, SW_SHAPE(C, C), init);
     }
