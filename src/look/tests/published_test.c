@@ -363,6 +363,7 @@ static void sum_errors(const struct pub_file *file, const char *group, const str
 
 static void groups_are_met_by_the_best_fit(void **state)
 {
+    static const double WORTH = 0.001;
     (void)state;
     static const struct {
         const char *name;
@@ -386,11 +387,17 @@ static void groups_are_met_by_the_best_fit(void **state)
         const double worst = worst_of(&e);
         assert_true(worst <= group->worst);
         assert_true(median_of(&e) <= group->median);
-        for (int k = -1; k <= 1; k += 2) { /* another value is no better */
+        /* Another value is worse. If runs that it hardly moves set the worst error: no better by
+         * more than errors are printed to. */
+        for (int k = -1; k <= 1; k += 2) {
             struct pub_fitted other = group->fitted;
             *(groups[i].others ? &other.reached : &other.sustained) *= 1 + 0.03 * k;
             sum_errors(file, groups[i].name, &other, &e);
-            assert_true(worst_of(&e) >= worst && (groups[i].others || worst_of(&e) > worst));
+            const double gain = worst - worst_of(&e);
+            if (groups[i].others ? gain > WORTH : gain >= 0) {
+                fail_msg("%s: %+d %% of what is fitted gives a worst error of %.4f, not %.4f",
+                         groups[i].name, 3 * k, worst_of(&e), worst);
+            }
         }
     }
     sw_published_close(file);
