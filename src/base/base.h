@@ -257,6 +257,17 @@ static inline int64_t sw_max_i64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
+/* The least common multiple of two numbers, neither of them 0. The caller knows that it fits. */
+static inline int64_t sw_common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+    while (y != 0) {
+        const int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
 /* a / b, rounded up; b > 0. Never overflows. */
 static inline int64_t sw_ceil_div(int64_t a, int64_t b)
 {

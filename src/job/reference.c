@@ -81,19 +81,17 @@ static void key_of(const struct job *job, const char *model, char out[33])
     }
     sw_blake2s(NULL, 0, sw_str_text(&key), key.len, digest, sizeof digest);
     sw_str_fini(&key);
-    for (int i = 0; i < 16; i++) {
-        snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    }
+    sw_hex_write(digest, sizeof digest, out);
 }
 
 /* ---- the file ---- */
 
 struct sw_job_reference {
     char key[33];
-    uint64_t rows;       /* hash of the rows */
-    int64_t n[2];        /* samples by split */
-    unsigned has_values; /* 0 = none were read */
-    float *values;       /* [n[0] + n[1], 2] */
+    uint64_t rows; /* hash of the rows */
+    int64_t n[2];  /* samples by split */
+    bool has_values;
+    float *values; /* [n[0] + n[1], 2] */
 };
 
 enum { LINE = 192 };
@@ -108,19 +106,15 @@ static void write_line(const struct sw_job_reference *r, char line[LINE])
     uint8_t digest[8];
     char hex[17];
     sw_blake2s(NULL, 0, r->values, (size_t)n_values(r) * sizeof *r->values, digest, sizeof digest);
-    for (int i = 0; i < 8; i++) {
-        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-    }
-    memset(line, '\n', LINE);
+    sw_hex_write(digest, sizeof digest, hex);
     const int n =
         snprintf(line, LINE, "spillway-reference 1 %s %016llx %lld %lld %s", r->key,
                  (unsigned long long)r->rows, (long long)r->n[0], (long long)r->n[1], hex);
-    line[n] = ' ';
     memset(line + n, ' ', (size_t)(LINE - 1 - n));
     line[LINE - 1] = '\n';
 }
 
-/* Takes over a file that has this key and whose values are whole; else leaves has_values 0. */
+/* Takes over a file that has this key and whose values are whole; else has_values stays false. */
 static void read_file(const char *path, struct sw_job_reference *r)
 {
     char *data = NULL, key[33] = "", line[LINE];
@@ -268,7 +262,7 @@ static sw_status compute(struct job *job, const char *model, struct sw_job_refer
     SW_TRY_ALLOC(r->values, "the reference's log-probabilities");
     SW_TRY(compute_split(job, SW_SPLIT_TRAIN, r->values));
     SW_TRY(compute_split(job, SW_SPLIT_VAL, r->values + 2 * r->n[0]));
-    r->has_values = 1;
+    r->has_values = true;
     path_of(job, path, sizeof path);
     const sw_status st = job->leads ? write_file(path, r) : SW_OK;
     return job->comm ? sw_comm_agree(job->comm, st, "writing the reference") : st;

@@ -473,7 +473,6 @@ static sw_value mlp_branch(struct build *b, sw_value x)
     if (sw_experts_has(b->m, b->names.layer)) {
         return experts_branch(b, x);
     }
-
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
     sw_value hidden;

@@ -68,7 +68,6 @@ enum sw_onnx_attr_kind {
     ONNX_ATTR_FLOAT = 1,
     ONNX_ATTR_INT = 2,
     ONNX_ATTR_TEXT = 3,
-    ONNX_ATTR_TENSOR = 4,
     ONNX_ATTR_INTS = 7
 };
 

@@ -97,8 +97,6 @@ static void write_attribute(struct sw_proto_writer *p, const struct sw_onnx_attr
             sw_proto_put_int(p, ONNX_ATTRIBUTE_INTS, attr->ints[i]);
         }
         break;
-    case ONNX_ATTR_TENSOR:
-        break;
     }
     sw_proto_put_int(p, ONNX_ATTRIBUTE_KIND, attr->kind);
     sw_proto_end(p);
@@ -257,7 +255,7 @@ static uint64_t place(struct sw_onnx_file *file, uint64_t *out_end)
     for (int64_t i = 0; i < file->n_tensors; i++) {
         struct sw_onnx_tensor *tensor = &file->tensors[i];
         if (!tensor->data) {
-            tensor->offset = (end + PAGE - 1) / PAGE * PAGE;
+            tensor->offset = sw_round_up(end, PAGE);
             end = tensor->offset + tensor->bytes;
             bytes += tensor->bytes;
         }

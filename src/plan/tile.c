@@ -35,18 +35,6 @@ struct pass {
 
 /* ---- choosing tiles ---- */
 
-/* The least common multiple. */
-static int64_t common_multiple(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-    while (y != 0) {
-        const int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 /* How an op works by rows of operand k (inputs, then outputs). Returns the rows of a unit; 0 = it
  * does not, as an exchange among ranks. */
 static int64_t cut_of(const struct sw_ir *ir, const struct sw_ir_op *op, int k, struct sw_cut *cut)
@@ -105,7 +93,7 @@ static bool is_large(const struct sw_ir_value *info, const struct sw_plan_option
 static int64_t rows_of_runs(const struct sw_ir_value *info, const struct sw_plan_options *options)
 {
     const int64_t width = info->form->shape.dims[1];
-    return common_multiple(width, sw_update_run(options->rule)) / width;
+    return sw_common_multiple(width, sw_update_run(options->rule)) / width;
 }
 
 int64_t *sw_tile_rows(const struct sw_ir *ir, const struct sw_plan_options *options)
@@ -121,13 +109,13 @@ int64_t *sw_tile_rows(const struct sw_ir *ir, const struct sw_plan_options *opti
             int64_t *of = &rows[ir->ops[i].in[k]];
             struct sw_cut cut;
             const int64_t asked = *of > 0 ? cut_of(ir, &ir->ops[i], k, &cut) : 0;
-            *of = asked > 0 ? common_multiple(*of, asked) : 0;
+            *of = asked > 0 ? sw_common_multiple(*of, asked) : 0;
         }
     }
     for (int32_t i = 0; rows && i < ir->n_streams; i++) {
         int64_t *of = &rows[ir->streams[i].param];
         const int64_t asked = *of > 0 ? rows_of_gradient(ir, ir->streams[i].grad) : 0;
-        *of = asked > 0 ? common_multiple(*of, asked) : 0;
+        *of = asked > 0 ? sw_common_multiple(*of, asked) : 0;
     }
     return rows;
 }
@@ -143,7 +131,7 @@ static bool choose(const struct sw_plan *plan, const struct sw_plan_options *opt
         const sw_value param =
             sw_names_find(&plan->programs[i].ir->leaves, SW_ROLE_PARAM, info->name);
         const int64_t here = param >= 0 ? plan->programs[i].draft.tile_rows[param] : rows;
-        rows = here > 0 ? common_multiple(rows, here) : 0;
+        rows = here > 0 ? sw_common_multiple(rows, here) : 0;
     }
     if (rows == 0) {
         return false;

@@ -7,22 +7,9 @@
 // A graph has addresses by value. Phases therefore share graphs if they differ only in their round,
 // and operands in a ring have the same slots. Scalars are read by address: those of the phase's
 // micro-batches are copied to a place that all phases share.
-#include <string.h>
-
 #include "run/executor.h"
 
 /* ---- which phases are alike ---- */
-
-static int64_t multiple_of(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-    while (y > 0) {
-        const int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
 
 /* Number of rounds after which the kernels of a phase have the same operands again; at most
  * n_rows. */
@@ -38,14 +25,14 @@ static int64_t period_of(const struct sw_executor *ex, const struct sw_step_phas
             const struct sw_ring *ring = &program->operands[instr->operands + k / SW_OPERAND_RINGS]
                                               .ring[k % SW_OPERAND_RINGS];
             if (ring->by == SW_RING_MICRO && ring->stride > 0) {
-                period = multiple_of(period, ring->modulus > 0 ? ring->modulus : ex->n_rows);
+                period = sw_common_multiple(period, ring->modulus > 0 ? ring->modulus : ex->n_rows);
             }
         }
     }
     for (int32_t b = 0; ex->options.verify && b < program->n_buffers; b++) { /* are poisoned */
         const struct sw_buffer *buffer = &program->buffers[b];
         if (buffer->micro_bytes > 0 && period < ex->n_rows) {
-            period = multiple_of(period, (int64_t)(buffer->bytes / buffer->micro_bytes));
+            period = sw_common_multiple(period, (int64_t)(buffer->bytes / buffer->micro_bytes));
         }
     }
     return sw_min_i64(period, ex->n_rows);

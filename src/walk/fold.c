@@ -83,15 +83,11 @@ static void put(struct state *s, double x)
 {
     if (s->n == s->cap) {
         const size_t cap = s->cap > 0 ? 2 * s->cap : 1024;
-        double *larger = sw_alloc("walk", cap * sizeof *larger);
+        double *larger = sw_realloc("walk", s->numbers, cap * sizeof *larger);
         if (!larger) {
             s->failed = true;
             return;
         }
-        if (s->n > 0) {
-            memcpy(larger, s->numbers, s->n * sizeof *larger);
-        }
-        sw_free(s->numbers);
         s->numbers = larger;
         s->cap = cap;
     }

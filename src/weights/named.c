@@ -41,14 +41,12 @@ static sw_status fetch_checkpoint(struct sw_ckpt *ckpt, const char *name,
                                   const struct sw_shape *shape, int64_t first, int64_t n,
                                   float *out)
 {
-    for (int64_t i = 0; i < sw_ckpt_n_tensors(ckpt); i++) {
-        const struct sw_ckpt_entry *entry = sw_ckpt_entry(ckpt, i);
-        if (strcmp(entry->kind, "master") == 0 && strcmp(entry->param, name) == 0) {
-            SW_TRY(check_shape(sw_ckpt_path(ckpt), name, &entry->shape, shape));
-            return sw_ckpt_read_flat(ckpt, i, first, n, SW_F32, out);
-        }
+    const int64_t i = sw_ckpt_find(ckpt, name, "master");
+    if (i < 0) {
+        return fail_missing(sw_ckpt_path(ckpt), name);
     }
-    return fail_missing(sw_ckpt_path(ckpt), name);
+    SW_TRY(check_shape(sw_ckpt_path(ckpt), name, &sw_ckpt_entry(ckpt, i)->shape, shape));
+    return sw_ckpt_read_flat(ckpt, i, first, n, SW_F32, out);
 }
 
 static sw_status fetch_merged(struct sw_merge *merge, const char *name,

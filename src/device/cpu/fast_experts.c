@@ -221,24 +221,20 @@ static void finish_dots(void *ctx, const struct cpu_block *block, const float *c
 static void run_dots(struct job *job)
 {
     const struct experts *e = job->e;
-    const struct cpu_call *call = job->call;
     const struct part whole = job->part;
-    const int64_t most = e->is_gradient ? 1 : e->dots.whole.m;
-    for (int64_t at = 0; at < (e->is_gradient ? 1 : whole.rows); at += most) {
-        const int64_t rows = e->is_gradient ? e->gemm.m : sw_min_i64(most, whole.rows - at);
-        job->part.out =
-            whole.out +
-            (e->is_gradient ? 0 : (size_t)(at * e->gemm.n) * sw_dtype_bytes(e->epilogue.dtype));
-        const struct cpu_dots_run run = {
-            .a = (const char *)whole.a +
-                 (e->is_gradient ? 0 : (size_t)(at * e->gemm.k) * e->elem_bytes),
-            .b = whole.b,
-            .n_rows = rows,
-            .n_terms = e->is_gradient ? whole.rows : 0,
-            .workspace = call->workspace,
-            .sink = finish_dots,
-            .ctx = job};
-        sw_cpu_dots_run(&e->dots, call->pool, &run);
+    const int64_t all = e->is_gradient ? e->gemm.m : whole.rows; /* of the result */
+    const int64_t most = e->dots.whole.m;
+    for (int64_t at = 0; at < all; at += most) {
+        job->part.out = whole.out + (size_t)(at * e->gemm.n) * sw_dtype_bytes(e->epilogue.dtype);
+        const struct cpu_dots_run run = {.a = (const char *)whole.a +
+                                              (size_t)(at * e->gemm.k) * e->elem_bytes,
+                                         .b = whole.b,
+                                         .n_rows = sw_min_i64(most, all - at),
+                                         .n_terms = e->is_gradient ? whole.rows : 0,
+                                         .workspace = job->call->workspace,
+                                         .sink = finish_dots,
+                                         .ctx = job};
+        sw_cpu_dots_run(&e->dots, job->call->pool, &run);
     }
 }
 
