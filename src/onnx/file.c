@@ -166,16 +166,24 @@ size_t sw_onnx_type_bytes(enum sw_onnx_type type)
 {
     switch (type) {
     case ONNX_I64:
+    case ONNX_U64:
     case ONNX_F64:
         return 8;
     case ONNX_F32:
     case ONNX_I32:
+    case ONNX_U32:
         return 4;
     case ONNX_F16:
     case ONNX_BF16:
+    case ONNX_I16:
+    case ONNX_U16:
         return 2;
     case ONNX_BOOL:
+    case ONNX_I8:
+    case ONNX_U8:
         return 1;
+    case ONNX_TEXTS:
+        return 0;
     }
     return 0;
 }

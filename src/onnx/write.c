@@ -97,6 +97,8 @@ static void write_attribute(struct sw_proto_writer *p, const struct sw_onnx_attr
             sw_proto_put_int(p, ONNX_ATTRIBUTE_INTS, attr->ints[i]);
         }
         break;
+    default:
+        SW_ASSERT(false); /* no row writes others */
     }
     sw_proto_put_int(p, ONNX_ATTRIBUTE_KIND, attr->kind);
     sw_proto_end(p);
