@@ -4,9 +4,9 @@
 // then timed at full size. Results are JSON lines with the share of the machine's peak.
 //
 //     bench_kernels [--batch 4] [--seq-len 64] [--dtype f32|bf16|f16] [--threads 2] [--op matmul]
-//                   [--head-width 64]
-//                   [--json FILE]
+//                   [--head-width 64] [--json FILE]
 //
+// --op takes the name of an operation or of a case ("fc dw"), as the lines show them.
 // FILE gets the times by operation, dtype and shapes. A cluster's file can name it:
 // docs/clusters.md.
 #include <math.h>
@@ -678,7 +678,7 @@ static sw_status bench_all(const struct size *size, int n_threads, const char *o
     for (int i = 0; i < (int)SW_LEN(builders); i++) {
         struct bench_case c;
         build(&c, i, size);
-        if (!only || strcmp(only, sw_op_name(&c.op)) == 0) {
+        if (!only || strcmp(only, sw_op_name(&c.op)) == 0 || strcmp(only, c.name) == 0) {
             SW_TRY_OR(close, bench(i, fast, reference, size, compute, report.copy_gb_s, file));
         }
     }
