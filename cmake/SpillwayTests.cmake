@@ -106,7 +106,7 @@ function(sw_emulation_tests)
     set(one_device zero/nvme zero/offload_cpu zero train)
     set(families ${one_device} zero/w2_acc4_bf16 zero/w2_acc4_fp32 own gpt2 llama mistral qwen2 qwen3 gemma2 gemma3_text opt
         gpt_neox phi phi3 bloom smollm3 olmo2 granite stablelm starcoder2 bert roberta xlm-roberta distilbert deberta-v2
-        electra albert mpnet modernbert t5 mt5 bart mbart deit dinov2 lora packing optimizers vision rnn others)
+        electra albert mpnet modernbert mixtral qwen3_moe gpt_oss deepseek_v3 t5 mt5 bart mbart deit dinov2 lora packing optimizers vision rnn others)
     list(JOIN families "," all)
     set(timeout 7200)
     if(SPILLWAY_SAN)

@@ -15,7 +15,11 @@ extern const struct gpu_op sw_gpu_accumulate, sw_gpu_adafactor_apply, sw_gpu_ada
     sw_gpu_stats_reset, sw_gpu_sum_rows, sw_gpu_update, sw_gpu_not_equal, sw_gpu_shift_right,
     sw_gpu_mask_rows, sw_gpu_concat, sw_gpu_masked_mean, sw_gpu_element_loss, sw_gpu_relative_bias,
     sw_gpu_relative_scores, sw_gpu_relative_scores_grad, sw_gpu_image, sw_gpu_lstm,
-    sw_gpu_lstm_grad, sw_gpu_trim, sw_gpu_preference;
+    sw_gpu_lstm_grad, sw_gpu_trim, sw_gpu_preference, sw_gpu_router, sw_gpu_router_grad,
+    sw_gpu_router_stats, sw_gpu_router_stats_grad, sw_gpu_router_loss, sw_gpu_router_loss_grad,
+    sw_gpu_expert_rows, sw_gpu_to_experts, sw_gpu_from_experts, sw_gpu_from_experts_grad,
+    sw_gpu_expert_matmul, sw_gpu_expert_matmul_grad, sw_gpu_clamped_gate, sw_gpu_attention_sink,
+    sw_gpu_attention_sink_grad;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -90,4 +94,20 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_TRIM] = &sw_gpu_trim,
     [SW_OP_PREFERENCE] = &sw_gpu_preference,
     [SW_OP_PREFERENCE_GRAD] = &sw_gpu_preference,
+    [SW_OP_ROUTER] = &sw_gpu_router,
+    [SW_OP_ROUTER_GRAD] = &sw_gpu_router_grad,
+    [SW_OP_EXPERT_ROWS] = &sw_gpu_expert_rows,
+    [SW_OP_TO_EXPERTS] = &sw_gpu_to_experts,
+    [SW_OP_FROM_EXPERTS] = &sw_gpu_from_experts,
+    [SW_OP_FROM_EXPERTS_GRAD] = &sw_gpu_from_experts_grad,
+    [SW_OP_EXPERT_MATMUL] = &sw_gpu_expert_matmul,
+    [SW_OP_EXPERT_MATMUL_GRAD] = &sw_gpu_expert_matmul_grad,
+    [SW_OP_ROUTER_STATS] = &sw_gpu_router_stats,
+    [SW_OP_ROUTER_STATS_GRAD] = &sw_gpu_router_stats_grad,
+    [SW_OP_ROUTER_LOSS] = &sw_gpu_router_loss,
+    [SW_OP_ROUTER_LOSS_GRAD] = &sw_gpu_router_loss_grad,
+    [SW_OP_CLAMPED_GATE] = &sw_gpu_clamped_gate,
+    [SW_OP_CLAMPED_GATE_GRAD] = &sw_gpu_clamped_gate,
+    [SW_OP_ATTENTION_SINK] = &sw_gpu_attention_sink,
+    [SW_OP_ATTENTION_SINK_GRAD] = &sw_gpu_attention_sink_grad,
 };

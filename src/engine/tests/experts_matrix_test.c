@@ -1,17 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 120
 // COST 4
-// Mixtures of experts give the bits of one rank in all ways to run them, on the CPU and the mock.
+// Mixtures of experts give the bits of one rank in all ways to run them, on the CPU and the mock,
+// and on emulated GPUs in some.
 #include "engine/tests/matrix.h"
 
 static void experts_have_the_bits_of_one_rank(void **state)
 {
     (void)state;
-    matrix_of_experts(MATRIX_CPU_AND_MOCK, 2);
+    matrix_of_experts(MATRIX_CPU_AND_MOCK, 18, 2);
+}
+
+/* A row of each family; engine/matrix_emu has more. */
+static void experts_have_the_bits_of_one_rank_on_emulated_gpus(void **state)
+{
+    (void)state;
+    matrix_skip_without_emulation();
+    matrix_of_experts(MATRIX_EMU, 3, 2);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(experts_have_the_bits_of_one_rank),
+    cmocka_unit_test(experts_have_the_bits_of_one_rank_on_emulated_gpus),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = matrix_set_up};

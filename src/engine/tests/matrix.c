@@ -692,11 +692,13 @@ void matrix_on_mesh(enum matrix_devices devices, int n_steps)
     }
 }
 
-void matrix_of_experts(enum matrix_devices devices, int n_steps)
+void matrix_of_experts(enum matrix_devices devices, int n_rows, int n_steps)
 {
     enum { N = 3, WAYS = 6 };
     const struct choices device = choices_of(devices, DEVICE);
-    for (int way = 0; way < N * WAYS; way++) {
+    const int step = n_rows < N * WAYS ? N * WAYS / n_rows : 1;
+    const bool has_muon = devices != MATRIX_EMU; /* it runs on the CPU only */
+    for (int way = 0; way < N * WAYS; way += step) {
         const int family = way / WAYS, i = way % WAYS + family;
         struct row row = {.at = {[FAMILY] = (int8_t)(EXPERTS + family),
                                  [PRECISION] = (int8_t)(i % 3),
@@ -704,7 +706,7 @@ void matrix_of_experts(enum matrix_devices devices, int n_steps)
                                  [SIZES] = (int8_t)(i / 2 % 2),
                                  [TABLE] = 1,
                                  [FROZEN] = (int8_t)(i % 5 == 4),
-                                 [OPTIMIZER] = (int8_t)(i % 4 == 3 ? MUON : 0),
+                                 [OPTIMIZER] = (int8_t)(i % 4 == 3 && has_muon ? MUON : 0),
                                  [STAGE] = (int8_t)(3 - i % 4),
                                  [RANKS] = (int8_t)(i % 3),
                                  [RECOMPUTE] = (int8_t)(i / 2 % 4),
@@ -715,6 +717,7 @@ void matrix_of_experts(enum matrix_devices devices, int n_steps)
                                  [PIECES] = (int8_t)(i % 2),
                                  [TILES] = (int8_t)(i / 3 % 2),
                                  [DEVICE] = (int8_t)(device.first + i % device.n),
+                                 [CAPTURE] = devices == MATRIX_EMU,
                                  [CHECKPOINT] = (int8_t)(i % 2),
                                  [GENERATION] = (int8_t)(i % 3 == 1)}};
         assert_bits_of_one_rank(&row, n_steps);

@@ -30,7 +30,15 @@ static void each_other_family_gives_the_bits_of_one_rank(void **state)
     matrix_of_families(MATRIX_EMU, STEPS);
 }
 
+static void experts_give_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    matrix_skip_without_emulation();
+    matrix_of_experts(MATRIX_EMU, 18, STEPS);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(experts_give_the_bits_of_one_rank),
     cmocka_unit_test(each_other_family_gives_the_bits_of_one_rank),
     cmocka_unit_test(a_mesh_gives_the_bits_of_its_slices),
     cmocka_unit_test(each_pair_of_choices_gives_the_bits_of_one_rank),

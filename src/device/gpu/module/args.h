@@ -21,6 +21,7 @@
 #include "device/gpu/module/args_relative.h"
 #include "device/gpu/module/args_image.h"
 #include "device/gpu/module/args_lstm.h"
+#include "device/gpu/module/args_experts.h"
 #include "device/gpu/module/module.h"
 
 /* X(name) for each kernel. */
@@ -39,6 +40,7 @@
     SW_GPU_ROWS_KERNELS(X)                                                                         \
     SW_GPU_RELATIVE_KERNELS(X)                                                                     \
     SW_GPU_IMAGE_KERNELS(X)                                                                        \
+    SW_GPU_EXPERTS_KERNELS(X)                                                                      \
     SW_GPU_LSTM_KERNELS(X)                                                                         \
     SW_GPU_ADAFACTOR_KERNELS(X)
 

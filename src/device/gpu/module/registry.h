@@ -64,3 +64,5 @@ extern const struct sw_gpu_kernels sw_gpu_kernels_relative;
 extern const struct sw_gpu_kernels sw_gpu_kernels_image;
 extern const struct sw_gpu_kernels sw_gpu_kernels_lstm;
 extern const struct sw_gpu_kernels sw_gpu_kernels_preference;
+extern const struct sw_gpu_kernels sw_gpu_kernels_experts;
+extern const struct sw_gpu_kernels sw_gpu_kernels_expert_product;

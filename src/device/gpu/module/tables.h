@@ -11,5 +11,5 @@ static const struct sw_gpu_kernels *const all_kernels[] = {
     &sw_gpu_kernels_scalar,      &sw_gpu_kernels_sparse,    &sw_gpu_kernels_stats,
     &sw_gpu_kernels_sums,        &sw_gpu_kernels_update,    &sw_gpu_kernels_rows,
     &sw_gpu_kernels_relative,    &sw_gpu_kernels_image,     &sw_gpu_kernels_lstm,
-    &sw_gpu_kernels_preference,
+    &sw_gpu_kernels_preference,  &sw_gpu_kernels_experts,   &sw_gpu_kernels_expert_product,
 };
