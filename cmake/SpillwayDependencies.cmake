@@ -60,7 +60,7 @@ sw_dependency(JPEG HEADER jpeglib.h LIBRARY jpeg PACKAGE libjpeg-dev
 sw_dependency(XXHASH HEADER xxhash.h LIBRARY xxhash PACKAGE libxxhash-dev
     WITHOUT "checkpoint files carry CRC-32C instead of XXH3-128")
 sw_dependency(HWLOC HEADER hwloc.h LIBRARY hwloc PACKAGE libhwloc-dev
-    WITHOUT "launch --bind-cores takes each processor for a core")
+    WITHOUT "launch --bind-cores takes each processor for a core; memory for GPUs is of any NUMA node")
 sw_dependency(CMOCKA HEADER cmocka.h LIBRARY cmocka PACKAGE libcmocka-dev
     WITHOUT "tests use the small runner in tests/support")
 

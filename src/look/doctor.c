@@ -27,7 +27,9 @@ static const struct {
     {"libpng", SW_HAVE_PNG, "no pictures of PNG files (apt-get install libpng-dev)"},
     {"libjpeg", SW_HAVE_JPEG, "no pictures of JPEG files (apt-get install libjpeg-dev)"},
     {"xxHash", SW_HAVE_XXHASH, "checkpoints carry CRC-32C instead of XXH3"},
-    {"hwloc", SW_HAVE_HWLOC, "processors are counted by the affinity mask alone"},
+    {"hwloc", SW_HAVE_HWLOC,
+     "processors are counted by the affinity mask alone, and host memory for GPUs lies on any NUMA "
+     "node (apt-get install libhwloc-dev)"},
 };
 
 /* Prints the libraries of the build, then what is found at run time: the MPIs and the GPUs. */

@@ -69,10 +69,10 @@ find src include examples bench -name '*.[ch]' 2>/dev/null | sort | xargs awk -f
             }
             if (match(wanted, /^<(pcre2|utf8proc|xxhash|hwloc|png|jpeglib)/)) {
                 vendor = substr(wanted, 2, RLENGTH - 1)
-                if (vendor in wrapper && wrapper[vendor] != file) {
-                    complain("already wrapped by " wrapper[vendor])
+                if ((room, vendor) in wrapper && wrapper[room, vendor] != file) {
+                    complain("already wrapped by " wrapper[room, vendor])
                 }
-                wrapper[vendor] = file
+                wrapper[room, vendor] = file
             }
             next
         }

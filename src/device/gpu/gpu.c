@@ -3,6 +3,7 @@
 // and wait for. The host polls it, with longer and longer sleeps.
 #include "device/gpu/gpu.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #include "device/gpu/batch.h"
 #include "device/gpu/blas.h"
+#include "device/gpu/numa.h"
 #include "device/gpu/open.h"
 
 struct sw_stream_queue {
@@ -51,12 +53,24 @@ sw_status sw_gpu_failed(const struct gpu_device *dev, int code, const char *doin
 
 /* ---- memory ---- */
 
+/* Pinned memory on the GPU's NUMA node, if that is known. */
+static int host_alloc(const struct gpu_device *dev, size_t bytes, void **out)
+{
+    struct gpu_node_policy before = {.is_set = false};
+    if (dev->node != GPU_NODE_UNKNOWN) {
+        sw_gpu_prefer_node(dev->node, &before);
+    }
+    const int code = dev->module->host_alloc(dev->index, bytes, out);
+    sw_gpu_put_back_policy(&before);
+    return code;
+}
+
 static sw_status mem_alloc(struct sw_device *super, enum sw_mem kind, size_t bytes, void **out)
 {
     struct gpu_device *dev = sw_gpu_of(super);
     const struct sw_gpu_module *m = dev->module;
     if (kind == SW_MEM_HOST) {
-        if (m->host_alloc(dev->index, bytes, out) != 0) {
+        if (host_alloc(dev, bytes, out) != 0) {
             char text[32];
             return SW_FAIL(SW_E_NOMEM, "device %s:%d: the system has no %s of pinned host memory",
                            m->backend, dev->index,
@@ -515,6 +529,24 @@ static int find_memory(struct gpu_device *dev, int n_sharing)
     return code;
 }
 
+/* Sets the NUMA node of staging memory, or the reason why it lies anywhere. */
+static void find_node(struct gpu_device *dev)
+{
+    struct gpu_node_policy before;
+    dev->node = dev->facts.bus[0]
+                    ? sw_gpu_node_of(dev->facts.bus, dev->no_node, sizeof dev->no_node)
+                    : GPU_NODE_UNKNOWN;
+    if (dev->node == GPU_NODE_UNKNOWN) {
+        return;
+    }
+    if (!sw_gpu_prefer_node(dev->node, &before)) {
+        snprintf(dev->no_node, sizeof dev->no_node, "its NUMA node is %d, but %s", dev->node,
+                 strerror(errno));
+        dev->node = GPU_NODE_UNKNOWN;
+    }
+    sw_gpu_put_back_policy(&before);
+}
+
 /* Names everything that may change a bit. That includes the compiler, since functions like expf are
  * its own. */
 static void name_kernels(struct gpu_device *dev, const char *backend)
@@ -557,6 +589,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
         st = sw_gpu_failed(dev, code, "asking for its memory");
         goto close;
     }
+    find_node(dev);
     name_kernels(dev, backend);
     dev->super.ops = &gpu_ops;
     dev->super.ccl_bytes = sw_gpu_ccl_bytes(dev);

@@ -21,7 +21,10 @@ struct gpu_device {
     const struct sw_gpu_kernel *kernels[GPU_N_KERNELS];
     struct gpu_products *products;
     struct nccl_library *nccl; /* NULL until it is asked for */
+    int node;                  /* NUMA node of staging memory, or GPU_NODE_UNKNOWN */
     char kernel_set[256], what[256], no_capture[128];
+    char no_node
+        [128]; /* why node is unknown; empty: the machine has one, or the bus has no address */
 };
 
 static inline struct gpu_device *sw_gpu_of(struct sw_device *dev)

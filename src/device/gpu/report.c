@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device/gpu/blas.h"
+#include "device/gpu/numa.h"
 #include "device/gpu/open.h"
 
 static const struct vendor {
@@ -107,6 +108,16 @@ static void report_exchanges(struct sw_device *dev, struct sw_str *out)
     }
 }
 
+static void report_node(const struct gpu_device *dev, const char *name, struct sw_str *out)
+{
+    if (dev->node != GPU_NODE_UNKNOWN) {
+        sw_str_printf(out, "✓ memory    of the host, for %s, from NUMA node %d\n", name, dev->node);
+    } else if (dev->no_node[0]) {
+        sw_str_printf(out, "✗ memory    of the host, for %s, from any NUMA node: %s\n", name,
+                      dev->no_node);
+    }
+}
+
 /* True if the GPU opened. */
 static bool report_gpu(const char *backend, int i, bool with_products, struct sw_str *out)
 {
@@ -124,6 +135,7 @@ static bool report_gpu(const char *backend, int i, bool with_products, struct sw
                   dev->facts.arch, dev->facts.n_processors,
                   sw_format_bytes(free_text, sizeof free_text, (double)free_bytes),
                   sw_format_bytes(total_text, sizeof total_text, (double)total));
+    report_node(dev, name, out);
     if (with_products) {
         report_products(vendor_of(backend), dev->products, out);
         report_exchanges(super, out);

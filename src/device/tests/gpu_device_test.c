@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A GPU as a device, without the mock around it: how the host handles threads, failures and the
-// bus. Modules are the emulation's with some calls replaced.
+// A GPU as a device, without the mock around it: how the host handles threads, failures, the bus
+// and NUMA nodes. Modules are the emulation's with some calls replaced.
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/gpu/blas.h"
+#include "device/gpu/numa.h"
 #include "device/gpu/open.h"
 #include "support/test.h"
 
@@ -82,10 +85,107 @@ static void products_are_asked_for_on_the_device(void **state)
     sw_device_close(&dev->super);
 }
 
+/* ---- NUMA ---- */
+
+#define SETS(set)                                                                                  \
+    " cpuset=\"" set "\" complete_cpuset=\"" set "\" nodeset=\"" set "\" complete_nodeset=\"" set  \
+    "\""
+#define PCI(bus, number)                                                                           \
+    "<object type=\"Bridge\" gp_index=\"" number "0\" bridge_type=\"0-1\" depth=\"0\" "            \
+    "bridge_pci=\"0000:[" bus "-" bus "]\"><object type=\"PCIDev\" gp_index=\"" number             \
+    "1\" pci_busid=\"0000:" bus ":00.0\" pci_type=\"0302 [10de:2330] [10de:1839] a1\" "            \
+    "pci_link_speed=\"0\"/></object>"
+#define PACKAGE(i, set, number, inside)                                                            \
+    "<object type=\"Package\" os_index=\"" i "\" gp_index=\"" number                               \
+    "2\"" SETS(set) "><object type=\"NUMANode\" os_index=\"" i "\" gp_index=\"" number             \
+                    "3\"" SETS(set) "/><object type=\"PU\" os_index=\"" i "\" gp_index=\"" number  \
+                                    "4\"" SETS(set) "/>" inside "</object>"
+
+/* Two packages with a node and a GPU each, and a GPU that is next to neither. */
+static const char topology[] =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\">"
+    "<topology version=\"2.0\"><object type=\"Machine\" os_index=\"0\" gp_index=\"1\" "
+    "allowed_cpuset=\"0x3\" allowed_nodeset=\"0x3\"" SETS("0x3") ">" PACKAGE("0", "0x1", "1",
+                                                                             PCI("01", "3"))
+        PACKAGE("1", "0x2", "2", PCI("81", "4")) PCI("c1", "5") "</object></topology>";
+
+static char topology_path[] = "/tmp/spillway_numa_XXXXXX";
+
+/* hwloc reads the topology above. */
+static void use_topology(void)
+{
+    const int fd = mkstemp(topology_path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, topology, sizeof topology - 1), sizeof topology - 1);
+    close(fd);
+    assert_int_equal(setenv("HWLOC_XMLFILE", topology_path, 1), 0);
+}
+
+static int forget_topology(void **state)
+{
+    (void)state;
+    unlink(topology_path);
+    memcpy(strstr(topology_path, "numa_") + 5, "XXXXXX", 6);
+    return unsetenv("HWLOC_XMLFILE") | unsetenv("SPILLWAY_STANDIN_BUS") |
+           unsetenv("SPILLWAY_STANDIN_NODE");
+}
+
+static void the_topology_tells_the_node_of_a_gpu(void **state)
+{
+    char why[128] = "";
+    (void)state;
+    if (!SW_HAVE_HWLOC) {
+        assert_int_equal(sw_gpu_node_of("0000:01:00.0", why, sizeof why), GPU_NODE_UNKNOWN);
+        assert_non_null(strstr(why, "no hwloc"));
+        return;
+    }
+    use_topology();
+    assert_int_equal(sw_gpu_node_of("0000:01:00.0", why, sizeof why), 0);
+    assert_int_equal(sw_gpu_node_of("00000000:81:00.0", why, sizeof why), 1);
+    assert_int_equal(sw_gpu_node_of("0000:C1:00.0", why, sizeof why), GPU_NODE_UNKNOWN);
+    assert_non_null(strstr(why, "does not tell the NUMA node of 0000:C1:00.0"));
+    assert_int_equal(sw_gpu_node_of("0000:02:00.0", why, sizeof why), GPU_NODE_UNKNOWN);
+}
+
+/* The emulation refuses host memory of a thread that does not prefer the node. */
+static void staging_memory_lies_on_the_node_of_its_gpu(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    struct gpu_node_policy before, after;
+    struct sw_str said = {0};
+    void *mem = NULL;
+    (void)state;
+    if (!SW_HAVE_HWLOC || !sw_gpu_prefer_node(0, &before)) {
+        print_message("skipped: no hwloc, or the system does not allow it\n");
+        skip();
+    }
+    sw_gpu_put_back_policy(&before);
+    use_topology();
+    assert_int_equal(setenv("SPILLWAY_STANDIN_BUS", "0000:01:00.0", 1), 0);
+    assert_int_equal(setenv("SPILLWAY_STANDIN_NODE", "0", 1), 0);
+    struct gpu_device *dev = open_emulation();
+    assert_int_equal(dev->node, 0);
+    assert_int_equal(sw_device_alloc(&dev->super, SW_MEM_HOST, BYTES, &mem), SW_OK);
+    sw_device_free(&dev->super, SW_MEM_HOST, mem, BYTES);
+    assert_true(sw_gpu_prefer_node(0, &after)); /* the thread's policy is what it was */
+    sw_gpu_put_back_policy(&after);
+    assert_int_equal(after.mode, before.mode);
+    dev->node = GPU_NODE_UNKNOWN;
+    assert_int_equal(sw_device_alloc(&dev->super, SW_MEM_HOST, BYTES, &mem), SW_E_NOMEM);
+    sw_device_close(&dev->super);
+    sw_gpu_report("emu32", &said);
+    assert_non_null(
+        strstr(sw_str_text(&said), "✓ memory    of the host, for emu32:0, from NUMA node 0\n"));
+    sw_str_fini(&said);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_asks_for_memory_to_be_reached_through),
     cmocka_unit_test(who_waits_for_a_device_that_failed_is_told),
     cmocka_unit_test(products_are_asked_for_on_the_device),
+    cmocka_unit_test_setup_teardown(the_topology_tells_the_node_of_a_gpu, NULL, forget_topology),
+    cmocka_unit_test_setup_teardown(staging_memory_lies_on_the_node_of_its_gpu, NULL,
+                                    forget_topology),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};

@@ -29,6 +29,8 @@ const char *emu_describe(int code)
     switch (code) {
     case EMU_NO_MEMORY:
         return "out of memory";
+    case EMU_WRONG_NODE:
+        return "not by a thread that prefers the device's NUMA node";
     case EMU_BAD_HANDLE:
         return "not a graph of this device";
     case EMU_NOT_CAPTURABLE:

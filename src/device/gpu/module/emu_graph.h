@@ -10,6 +10,7 @@
 enum emu_code {
     EMU_INVALID = 1,
     EMU_NO_MEMORY = 2,
+    EMU_WRONG_NODE = 3,
     EMU_BAD_HANDLE = 400,
     EMU_NOT_CAPTURABLE = 900,
     EMU_CAPTURE_INVALID = 901,

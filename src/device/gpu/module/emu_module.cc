@@ -2,12 +2,15 @@
 // The emulation's table: host memory, and streams that run work at once. A GPU's separate address
 // space and deferred work come from the mock device, which runs over this one. Device 0 runs
 // threads in ascending, device 1 in descending order.
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "device/gpu/module/emu_graph.h"
 #include "device/gpu/module/registry.h"
@@ -69,6 +72,23 @@ static int alloc(int device, size_t bytes, void **out)
     }
     memset(*out, 0xff, bytes); /* NaN in every float type */
     return 0;
+}
+
+/* SPILLWAY_STANDIN_NODE: the NUMA node that the calling thread must prefer. */
+static int host_alloc(int device, size_t bytes, void **out)
+{
+    const char *wanted = getenv("SPILLWAY_STANDIN_NODE");
+    if (wanted) {
+        unsigned long nodes[16] = {};
+        int mode = 0;
+        const long node = strtol(wanted, nullptr, 10);
+        if (syscall(SYS_get_mempolicy, &mode, nodes, sizeof nodes * 8, nullptr, 0) != 0 ||
+            mode != MPOL_PREFERRED || nodes[node / 64] != 1UL << node % 64) {
+            *out = nullptr;
+            return EMU_WRONG_NODE;
+        }
+    }
+    return alloc(device, bytes, out);
 }
 
 static int release(int device, void *mem)
@@ -258,7 +278,7 @@ const struct sw_gpu_module sw_gpu_module = {
     .memory = memory,
     .alloc = alloc,
     .release = release,
-    .host_alloc = alloc,
+    .host_alloc = host_alloc,
     .host_release = release,
     .stream_open = stream_open,
     .stream_close = stream_close,
