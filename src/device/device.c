@@ -43,7 +43,7 @@ static sw_status open_emulation(const char *name, const char *words, int n_threa
     struct sw_mock_options mock = {.n_threads = n_threads, .early = is[EARLY]};
     SW_TRY(sw_gpu_open(is[WIDE] ? "emu64" : "emu32", is[REVERSED], 1, &mock.inner));
     if (is[DIRECT]) {
-        mock.inner->ccl = NULL; /* its streams run their work at once, one after the other */
+        mock.inner->ccl = &sw_gpu_no_ccl;
         *out = mock.inner;
         return SW_OK;
     }

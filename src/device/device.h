@@ -140,7 +140,7 @@ struct sw_ccl_op {
 
 /* All members are set, but for `busy`: only a device that another one wraps has it. */
 struct sw_ccl_ops {
-    /* Finds and opens the library. SW_E_UNSUP: none, or older than 2.18 */
+    /* Finds and opens the library. SW_E_UNSUP: none, or older than 2.18; out->device is set */
     sw_status (*facts)(struct sw_device *dev, struct sw_ccl_facts *out);
     /* After facts; one member calls it. */
     sw_status (*new_id)(struct sw_device *dev, unsigned char id[SW_CCL_ID_BYTES]);

@@ -43,7 +43,7 @@ static struct standing look(struct sw_engine *e)
     const char *name = e->options.run.device ? e->options.run.device : e->config->spillway.device;
     const size_t vendor = strcspn(sw_device_kernel_set(e->device), " ");
     const char *number = strchr(name, ':');
-    struct sw_ccl_facts facts;
+    struct sw_ccl_facts facts = {.device = ""};
     struct standing s = {.has_library = e->device->ccl && is_wanted(e),
                          .named = number && number[1] >= '0' && number[1] <= '9'};
     snprintf(s.vendor, sizeof s.vendor, "%.*s", (int)(vendor < 15 ? vendor : 15),
@@ -55,8 +55,8 @@ static struct standing look(struct sw_engine *e)
         snprintf(s.why, sizeof s.why, "%.250s", sw_error_message());
     } else {
         snprintf(s.library, sizeof s.library, "%s", facts.name);
-        name_device(e, &facts, &s);
     }
+    name_device(e, &facts, &s);
     return s;
 }
 
@@ -100,37 +100,37 @@ static bool find_shared(const struct standing *all, int n, int *a, int *b)
     return false;
 }
 
-static sw_status decide(struct sw_engine *e, const struct standing *all)
+/* Refuses several ranks on one GPU, unless the user chose it by its number. *shared: they are. */
+static sw_status check_shared(const struct sw_engine *e, const struct standing *all, bool *shared)
 {
-    const bool must = e->config->spillway.comm == SW_COMM_BY_LIBRARY;
-    bool any = false;
     char why[384];
     int a, b;
+    *shared = find_shared(all, e->world.size, &a, &b);
+    if (!*shared || (e->config->spillway.comm == SW_COMM_BY_AUTO && all[a].named && all[b].named)) {
+        return SW_OK;
+    }
+    snprintf(why, sizeof why, "ranks %d and %d share a GPU (%s)%s%s, wanted one for each rank", a,
+             b, all[a].device, all[a].library[0] ? " for " : "", all[a].library);
+    return refuse(e, why);
+}
+
+static sw_status decide(struct sw_engine *e, const struct standing *all)
+{
+    bool any = false, shared;
     for (int r = 0; r < e->world.size; r++) {
         any = any || all[r].has_library;
     }
-    if (!any && must) {
+    if (!any && e->config->spillway.comm == SW_COMM_BY_LIBRARY) {
         return refuse(e, all[0].why);
     }
-    if (!any) {
-        if (e->world.rank == 0 && e->device->ccl && is_wanted(e)) {
-            sw_log(SW_LOG_WARN, "ranks exchange through host memory: %s", all[0].why);
-        }
-        return SW_OK;
-    }
-    for (int r = 1; r < e->world.size; r++) {
+    for (int r = 1; r < e->world.size && any; r++) {
         SW_TRY(compare(e, all, r));
     }
-    if (find_shared(all, e->world.size, &a, &b)) {
-        if (!must && all[a].named && all[b].named) { /* the user asked for it */
-            return SW_OK;
-        }
-        snprintf(why, sizeof why,
-                 "ranks %d and %d share a GPU (%s), and %s needs one for each rank", a, b,
-                 all[a].device, all[a].library);
-        return refuse(e, why);
+    SW_TRY(check_shared(e, all, &shared));
+    if (!any && !shared && e->world.rank == 0 && e->device->ccl && is_wanted(e)) {
+        sw_log(SW_LOG_WARN, "ranks exchange through host memory: %s", all[0].why);
     }
-    e->agreed.uses_library = true;
+    e->agreed.uses_library = any && !shared;
     return SW_OK;
 }
 

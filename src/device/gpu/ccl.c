@@ -145,6 +145,7 @@ void sw_gpu_ccl_forget(struct gpu_device *dev)
 static sw_status facts(struct sw_device *super, struct sw_ccl_facts *out)
 {
     struct gpu_device *dev = sw_gpu_of(super);
+    snprintf(out->device, sizeof out->device, "%s", dev->facts.bus);
     if (!dev->nccl) {
         dev->nccl = sw_alloc_zero("device", 1, sizeof *dev->nccl);
         SW_TRY_ALLOC(dev->nccl, "a library of exchanges");
@@ -157,6 +158,14 @@ static sw_status facts(struct sw_device *super, struct sw_ccl_facts *out)
     *out = dev->nccl->facts;
     return SW_OK;
 }
+
+static sw_status facts_of_none(struct sw_device *super, struct sw_ccl_facts *out)
+{
+    snprintf(out->device, sizeof out->device, "%s", sw_gpu_of(super)->facts.bus);
+    return SW_FAIL(SW_E_UNSUP, "its streams run their work at once");
+}
+
+const struct sw_ccl_ops sw_gpu_no_ccl = {.facts = facts_of_none};
 
 /* ---- calls ---- */
 

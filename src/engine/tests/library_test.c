@@ -18,6 +18,7 @@
 #include "support/scratch.h"
 
 enum { B = 2, T = 7, V = 37, K = 4, MOST_RANKS = 4, MOST_SAID = 1024 };
+enum { STEPS = 2, MOST_WEIGHTS = 1 << 13 };
 
 static int most_ranks(void)
 {
@@ -47,14 +48,18 @@ struct run {
     double deadline_s;
     const char *more;           /* keys of "spillway" */
     const char *comm;           /* NULL = "library" */
-    const char *of_last_device; /* device of the last rank; NULL = "emu", as the others have */
+    const char *device;         /* NULL = "emu" */
+    const char *of_last_device; /* device of the last rank; NULL = as the others have */
     sw_status st[MOST_RANKS];
     char said[MOST_RANKS][MOST_SAID];
     volatile int n_over; /* ranks that have failed */
+    double losses[STEPS];
+    float weights[MOST_WEIGHTS]; /* of the whole model; each rank writes its own part */
 };
 
 static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
 {
+    struct sw_step_report report = {0};
     char config[512];
     const bool is_last = sw_comm_rank(comm) == run->n_ranks - 1;
     snprintf(config, sizeof config,
@@ -63,23 +68,28 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
              "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, "
              "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"comm\": \"%s\"%s}}",
              B, run->stage, K, run->comm ? run->comm : "library", run->more ? run->more : "");
-    const struct sw_engine_options options = {
-        .config.text = config,
-        .model.path = test_at("config.json"),
-        .inputs.seq_len = T,
-        .run = {.comm = comm,
-                .device = is_last && run->of_last_device ? run->of_last_device : "emu"},
-        .seed = 5,
-        .train.wanted = true};
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = test_at("config.json"),
+                                              .inputs.seq_len = T,
+                                              .run = {.comm = comm,
+                                                      .device = is_last && run->of_last_device
+                                                                    ? run->of_last_device
+                                                                : run->device ? run->device
+                                                                              : "emu"},
+                                              .seed = 5,
+                                              .train.wanted = true};
     SW_TRY(sw_initialize(&options, out));
-    for (int step = 0; step < 2; step++) {
+    for (int step = 0; step < STEPS; step++) {
         while (run->fault == IS_LATE && step == 1 && sw_comm_rank(comm) == run->bad_rank &&
                run->n_over < run->n_ranks - 1) {
             usleep(1000);
         }
-        SW_TRY(test_train_step(*out, K, B, T, V, NULL));
+        SW_TRY(test_train_step(*out, K, B, T, V, &report));
+        if (sw_comm_rank(comm) == 0) {
+            run->losses[step] = report.loss;
+        }
     }
-    return SW_OK;
+    return test_owned_weights(*out, run->weights, MOST_WEIGHTS);
 }
 
 static sw_status run_rank(struct run *run, sw_comm *comm)
@@ -132,17 +142,24 @@ static void run_processes(struct run *run)
     }
 }
 
+/* A copy that processes share. */
+static struct run *share(const struct run *given)
+{
+    struct run *run =
+        mmap(NULL, sizeof *run, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(run != MAP_FAILED);
+    *run = *given;
+    return run;
+}
+
 /* Every rank but the bad one has an error of a peer that names it. Returns false if the exchange to
  * fail was never reached. */
 static bool run_once(const struct run *given, int64_t at)
 {
     static const char *const how[] = {[FAILS] = "fail", [IS_KILLED] = "exit", [IS_LATE] = "none"};
-    struct run *run =
-        mmap(NULL, sizeof *run, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct run *run = share(given);
     char text[64], name[24];
     bool reached = false;
-    assert_true(run != MAP_FAILED);
-    *run = *given;
     snprintf(text, sizeof text, "rank=%d,%s=%lld", run->bad_rank, how[run->fault], (long long)at);
     snprintf(name, sizeof name, "rank %d", run->bad_rank);
     if (run->fault != IS_LATE) {
@@ -198,17 +215,49 @@ static void a_rank_that_does_not_come_is_named(void **state)
     }
 }
 
-/* ---- sums of the library ---- */
+/* ---- processes, and sums of the library ---- */
 
-static void the_library_can_add_up(void **state)
+/* Trains on threads or processes. */
+static struct run *train_all(const struct run *given, bool as_processes)
 {
+    struct run *run = share(given);
+    if (as_processes) {
+        run->port = test_free_port();
+        run_processes(run);
+    } else {
+        assert_int_equal(sw_threads_run(run->n_ranks, run->deadline_s, run_thread, run), SW_OK);
+    }
+    assert_int_equal(run->n_over, run->n_ranks);
+    for (int r = 0; r < run->n_ranks; r++) {
+        assert_string_equal(run->said[r], "");
+        assert_int_equal(run->st[r], SW_OK);
+    }
+    return run;
+}
+
+/* The library's sums have another order, which is that of neither kind of ranks. */
+static void processes_have_the_bits_of_threads(void **state)
+{
+    static const char *const sums[] = {NULL, ", \"library_sums\": true"};
+    const bool all = most_ranks() > 2;
     (void)state;
-    struct run sums = {
-        .n_ranks = 3, .stage = 2, .deadline_s = 300, .more = ", \"library_sums\": true"};
     matrix_skip_without_emulation();
-    assert_int_equal(sw_threads_run(sums.n_ranks, sums.deadline_s, run_thread, &sums), SW_OK);
-    for (int r = 0; r < sums.n_ranks; r++) {
-        assert_int_equal(sums.st[r], SW_OK);
+    for (int way = 0; way < (all ? 2 * 3 * 4 : 2); way++) {
+        struct run given = {.n_ranks = 2 + way / 2 % 3, .stage = 2, .deadline_s = 300};
+        given.stage = all ? way / 6 : 2;
+        given.more = sums[way % 2];
+        struct run *threads = train_all(&given, false), *processes = train_all(&given, true);
+        assert_memory_equal(threads->losses, processes->losses, sizeof threads->losses);
+        assert_memory_equal(threads->weights, processes->weights, sizeof threads->weights);
+        given.more = NULL;
+        struct run *plain = train_all(&given, false);
+        for (int step = 0; step < STEPS; step++) {
+            assert_true(fabs(threads->losses[step] - plain->losses[step]) <
+                        1e-5 * plain->losses[step]);
+        }
+        munmap(threads, sizeof *threads);
+        munmap(processes, sizeof *processes);
+        munmap(plain, sizeof *plain);
     }
 }
 
@@ -227,7 +276,11 @@ static void what_a_library_would_hang_in_is_refused(void **state)
         {{.of_last_device = "emu:64"}, "", "", "rank 0 has a device of emu32, rank 1 one of emu64"},
         {{.of_last_device = "cpu"}, "", "", "but rank 1 has no library: device cpu has none"},
         {{.fault = 0}, "SPILLWAY_STANDIN_NCCL_VERSION", "21703", "wanted 2.18 or later"},
-        {{.fault = 0}, "SPILLWAY_STANDIN_BUS", "0000:01:00.0", "ranks 0 and 1 share a GPU"},
+        {{.fault = 0}, "SPILLWAY_STANDIN_BUS", "0000:01:00.0", "0000:01:00.0) for nccl "},
+        {{.device = "emu:direct", .comm = "auto"},
+         "SPILLWAY_STANDIN_BUS",
+         "0000:01:00.0",
+         "0000:01:00.0), wanted one for each rank"},
         {{.comm = "auto", .more = ", \"library_sums\": true"},
          "",
          "",
@@ -255,6 +308,33 @@ static void what_a_library_would_hang_in_is_refused(void **state)
     }
 }
 
+/* By exchanges through host memory, or by the number of a GPU. */
+static void ranks_share_a_gpu_where_it_is_asked_for(void **state)
+{
+    (void)state;
+    static const struct run ways[] = {
+        {.device = "emu:direct", .comm = "host"},
+        {.comm = "host"},
+        {.device = "emu:64:direct", .comm = "auto"}, /* has a number */
+    };
+    matrix_skip_without_emulation();
+    assert_int_equal(setenv("SPILLWAY_STANDIN_BUS", "0000:01:00.0", 1), 0);
+    for (size_t i = 0; i < SW_LEN(ways); i++) {
+        struct run run = ways[i];
+        struct sw_device *device = NULL;
+        if (run.device && sw_device_open(run.device, 1, &device) < 0) {
+            print_message("left out: %s\n", sw_error_message());
+            continue;
+        }
+        sw_device_close(device);
+        run.n_ranks = 2;
+        assert_int_equal(sw_threads_run(2, 60, run_thread, &run), SW_OK);
+        assert_string_equal(run.said[0], "");
+        assert_string_equal(run.said[1], "");
+    }
+    assert_int_equal(unsetenv("SPILLWAY_STANDIN_BUS"), 0);
+}
+
 static int set_up(void **state)
 {
     test_put("config.json", model_json);
@@ -265,8 +345,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stages_have_the_bits_of_one_rank),
     cmocka_unit_test(a_rank_that_fails_is_named),
     cmocka_unit_test(a_rank_that_does_not_come_is_named),
-    cmocka_unit_test(the_library_can_add_up),
+    cmocka_unit_test(processes_have_the_bits_of_threads),
     cmocka_unit_test(what_a_library_would_hang_in_is_refused),
+    cmocka_unit_test(ranks_share_a_gpu_where_it_is_asked_for),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
