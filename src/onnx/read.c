@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "onnx/file.h"
+#include "onnx/fold.h"
 #include "onnx/onnx.h"
 #include "text/text.h"
 
@@ -188,11 +189,6 @@ static const char *plain(const char *text, char out[200])
 
 /* ---- initializers ---- */
 
-static bool is_float(enum sw_onnx_type type)
-{
-    return type == ONNX_F32 || type == ONNX_F16 || type == ONNX_BF16 || type == ONNX_F64;
-}
-
 static sw_status read_initializer(struct sw_onnx_graph *g, const struct sw_proto_field *field)
 {
     const struct sw_onnx_data *data;
@@ -208,7 +204,8 @@ static sw_status read_initializer(struct sw_onnx_graph *g, const struct sw_proto
     if (v->kind != unmade) {
         return SW_FAIL(SW_E_FORMAT, "two initializers have the name %s", plain(name, words));
     }
-    v->kind = is_float(data->type) && data->n > 1 ? ONNX_VALUE_WEIGHT : ONNX_VALUE_CONSTANT;
+    v->kind = sw_onnx_is_float(data->type) && data->rank > 0 && data->n > 0 ? ONNX_VALUE_WEIGHT
+                                                                            : ONNX_VALUE_CONSTANT;
     v->is_initializer = true;
     v->type = data->type;
     v->rank = data->rank;
@@ -683,6 +680,9 @@ static sw_status count_parts(struct sw_onnx_graph *g, const struct sw_proto_fiel
         SW_TRY(sw_proto_next(&proto, &part, &more));
         if (!more) {
             return SW_OK;
+        }
+        if (proto.at > INT32_MAX) { /* all counts are below it */
+            return SW_FAIL(SW_E_UNSUP, "it has more than %d bytes", INT32_MAX);
         }
         switch (part.number) {
         case ONNX_NODE_INPUT:

@@ -61,7 +61,7 @@ struct sw_onnx_graph_node {
 
 enum sw_onnx_value_kind {
     ONNX_VALUE_INPUT,  /* of the model */
-    ONNX_VALUE_WEIGHT, /* an initializer of floats that is not a single number */
+    ONNX_VALUE_WEIGHT, /* an initializer of floats, except of rank 0: those are numbers */
     ONNX_VALUE_CONSTANT,
     ONNX_VALUE_COMPUTED, /* by node `producer` */
     ONNX_VALUE_GONE,     /* folded graph: nothing reads it, or another value replaces it */

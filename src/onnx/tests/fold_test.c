@@ -360,6 +360,8 @@ static void graph_of_parts(struct sw_proto_writer *p, const void *ctx)
     test_port(p, ONNX_GRAPH_INPUT, "unused", ONNX_I64, 2, free_ids, "batch");
     test_tensor(p, "table", ONNX_F32, 2, table, rows, sizeof rows);
     test_tensor(p, "inverse", ONNX_F32, 1, two, angles, sizeof angles);
+    test_tensor(p, "bias", ONNX_F32, 1, one, rows, sizeof *rows);
+    test_tensor(p, "number", ONNX_F32, 0, NULL, rows, sizeof *rows);
     test_tensor(p, "minus", ONNX_I64, 1, one, back, sizeof back);
     test_node(p, "Gather", "table ids", "found");           /* stays */
     test_node(p, "Identity", "found", "same");              /* found */
@@ -371,6 +373,10 @@ static void graph_of_parts(struct sw_proto_writer *p, const void *ctx)
     test_node(p, "Sin", "again", "dead");                   /* goes */
     test_begin_node(p, "", "Transpose", "table", "turned"); /* of a weight: stays */
     test_end_node(p);
+    test_node(p, "Neg", "bias", "less");     /* a weight of one element: stays */
+    test_node(p, "Neg", "number", "minus1"); /* folds */
+    test_port(p, ONNX_GRAPH_OUTPUT, "less", ONNX_F32, 1, one, NULL);
+    test_port(p, ONNX_GRAPH_OUTPUT, "minus1", ONNX_F32, 0, NULL, NULL);
     test_port(p, ONNX_GRAPH_OUTPUT, "y", ONNX_F32, 3, (const int64_t[]){TEST_FREE, 4, 2}, "batch");
     test_port(p, ONNX_GRAPH_OUTPUT, "turned", ONNX_F32, 2, (const int64_t[]){2, 3}, NULL);
     test_port(p, ONNX_GRAPH_OUTPUT, "shape", ONNX_I64, 1, (const int64_t[]){3}, NULL);
@@ -388,7 +394,7 @@ static void what_depends_on_inputs_and_weights_stays(void **state)
     (void)state;
     const struct sw_onnx_given_size size = {"batch", 5};
     const struct sw_onnx_fold_options options = {.sizes = &size, .n_sizes = 1};
-    const char *const left[] = {"Gather", "Reshape", "Reshape", "Mul", "Transpose"};
+    const char *const left[] = {"Gather", "Reshape", "Reshape", "Mul", "Transpose", "Neg"};
     test_write_model(test_at("parts.onnx"), 17, graph_of_parts, NULL);
     struct sw_onnx_graph *g = open_good(test_at("parts.onnx"));
     struct sw_onnx_graph *folded = fold(g, &options);
@@ -409,7 +415,8 @@ static void what_depends_on_inputs_and_weights_stays(void **state)
     assert_int_equal(y->dims[0], 5);
     assert_string_equal(folded->nodes[y->producer].op, "Mul");
     assert_int_equal(folded->nodes[1].in[0], folded->nodes[0].out[0]);
-    const struct sw_onnx_graph_value *shape = &folded->values[folded->outputs[2]];
+    const struct sw_onnx_graph_value *shape = &folded->values[folded->outputs[4]];
+    assert_true(sw_onnx_data_number(value(folded, "minus1")->data, 0) == -1);
     assert_int_equal(sw_onnx_data_int(shape->data, 0), 5);
     for (int32_t i = 0; i < folded->n_values; i++) {
         const struct sw_onnx_graph_value *v = &folded->values[i];
