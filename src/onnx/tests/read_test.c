@@ -69,6 +69,70 @@ static void a_file_is_what_was_written(void **state)
     sw_onnx_graph_close(g);
 }
 
+/* ---- what exporters write ---- */
+
+static void put_metadata(struct sw_proto_writer *p, const char *key, const char *value)
+{
+    sw_proto_begin(p, ONNX_NODE_METADATA);
+    sw_proto_put_text(p, ONNX_ENTRY_KEY, key);
+    sw_proto_put_text(p, ONNX_ENTRY_VALUE, value);
+    sw_proto_end(p);
+}
+
+static void nodes_with_scopes(struct sw_proto_writer *p, const void *ctx)
+{
+    static const char *const key = "pkg.torch.onnx.name_scopes";
+    (void)ctx;
+    ports(p);
+    test_begin_node(p, "node_0", "Neg", "x", "a");
+    put_metadata(p, "namespace", "['', 'wrong', 'neg']");
+    put_metadata(p, key, "['', 'encoder', 'encoder.layer.0', 'neg']");
+    test_end_node(p);
+    test_begin_node(p, "node_1", "Neg", "a", "b");
+    put_metadata(p, key, "['', 'neg_1']");
+    test_end_node(p);
+    test_begin_node(p, "node_2", "Neg", "b", "c");
+    put_metadata(p, key, "[\"it's\", 'neg");
+    test_end_node(p);
+    test_begin_node(p, "/encoder/layer.1/Neg_2", "Neg", "c", "d");
+    test_end_node(p);
+    test_begin_node(p, "h.0.attn/Neg", "Neg", "d", "e");
+    test_end_node(p);
+    test_begin_node(p, "/Neg", "Neg", "e", "y");
+    test_end_node(p);
+}
+
+static void scopes_are_those_of_modules(void **state)
+{
+    (void)state;
+    static const char *const scopes[] = {"encoder.layer.0", "",         "",
+                                         "encoder.layer.1", "h.0.attn", ""};
+    test_write_model(test_at("scopes.onnx"), 18, nodes_with_scopes, NULL);
+    struct sw_onnx_graph *g = open_good("scopes.onnx");
+    assert_int_equal(g->n_nodes, SW_LEN(scopes));
+    for (size_t i = 0; i < SW_LEN(scopes); i++) {
+        assert_string_equal(g->nodes[i].scope, scopes[i]);
+    }
+    sw_onnx_graph_close(g);
+}
+
+static void a_weight_that_is_an_input(struct sw_proto_writer *p, const void *ctx)
+{
+    test_port(p, ONNX_GRAPH_INPUT, "w", ONNX_F32, 1, four, NULL);
+    good(p, ctx);
+}
+
+/* Files of before 2019 list weights as inputs with defaults. */
+static void a_weight_is_not_an_input(void **state)
+{
+    (void)state;
+    test_write_model(test_at("old.onnx"), 17, a_weight_that_is_an_input, NULL);
+    struct sw_onnx_graph *g = open_good("old.onnx");
+    assert_int_equal(g->n_inputs, 1);
+    assert_string_equal(g->values[g->inputs[0]].name, "x");
+    sw_onnx_graph_close(g);
+}
+
 /* ---- refused ---- */
 
 static void cycle(struct sw_proto_writer *p, const void *ctx)
@@ -564,6 +628,8 @@ static void every_failed_allocation_is_a_status(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_file_is_what_was_written),
+    cmocka_unit_test(scopes_are_those_of_modules),
+    cmocka_unit_test(a_weight_is_not_an_input),
     cmocka_unit_test(what_is_not_read_is_refused_by_name),
     cmocka_unit_test(models_without_a_graph_are_refused),
     cmocka_unit_test(every_beginning_of_a_file_is_refused),
