@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the readers of a file share. Private to read.c, read_tensor.c and fold.c.
+// What the readers of a file share. Private to the files that read,
+// fold and rewrite.
 #pragma once
 
 #include "onnx/read.h"
@@ -34,6 +35,18 @@ sw_status sw_onnx_read_text(struct sw_onnx_graph *g, const struct sw_proto_field
  * field; starts at 0. */
 sw_status sw_onnx_next_number(const struct sw_proto_field *field, int wire, size_t *at,
                               int64_t *out, bool *out_more);
+
+/* Keeps a word once, such as the name of an operator; keeps any other text. */
+sw_status sw_onnx_keep_word(struct sw_onnx_graph *g, const char *text, const char **out);
+sw_status sw_onnx_keep_text(struct sw_onnx_graph *g, const char *text, const char **out);
+
+/* The kind of a value until something is found that makes it. Its producer is then the first node
+ * that reads it. */
+#define ONNX_VALUE_UNMADE ONNX_VALUE_GONE
+/* The value of that name, added if it is new. */
+sw_status sw_onnx_value_of(struct sw_onnx_graph *g, const char *name, int32_t *out);
+/* Reads a NodeProto. */
+sw_status sw_onnx_read_node(struct sw_onnx_graph *g, const struct sw_proto_field *field);
 
 /* Reads a TensorProto. of: what has it, for messages. *out is of the arena; *out_name too. */
 sw_status sw_onnx_read_tensor(struct sw_onnx_graph *g, const struct sw_proto_field *field,
