@@ -363,18 +363,21 @@ static void graph_of_parts(struct sw_proto_writer *p, const void *ctx)
     test_tensor(p, "bias", ONNX_F32, 1, one, rows, sizeof *rows);
     test_tensor(p, "number", ONNX_F32, 0, NULL, rows, sizeof *rows);
     test_tensor(p, "minus", ONNX_I64, 1, one, back, sizeof back);
-    test_node(p, "Gather", "table ids", "found");           /* stays */
-    test_node(p, "Identity", "found", "same");              /* found */
-    test_node(p, "Shape", "same", "shape");                 /* [batch, 4, 2] */
-    test_node(p, "Reshape", "same minus", "flat");          /* stays, with a constant */
-    test_node(p, "Reshape", "flat shape", "again");         /* stays */
-    test_node(p, "Cos", "inverse", "cosine");               /* a table: folds */
-    test_node(p, "Mul", "again cosine", "y");               /* stays */
-    test_node(p, "Sin", "again", "dead");                   /* goes */
+    test_node(p, "Gather", "table ids", "found");   /* stays */
+    test_node(p, "Identity", "found", "same");      /* found */
+    test_node(p, "Shape", "same", "shape");         /* [batch, 4, 2] */
+    test_node(p, "Reshape", "same minus", "flat");  /* stays, with a constant */
+    test_node(p, "Reshape", "flat shape", "again"); /* stays */
+    test_node(p, "Cos", "inverse", "cosine");       /* a table: folds */
+    test_node(p, "Mul", "again cosine", "y");       /* stays */
+    test_node(p, "Sin", "again", "dead");           /* goes */
+    test_node(p, "Exp", "again", "measured");       /* goes: only its shape is read */
+    test_node(p, "Shape", "measured", "of_exp");
     test_begin_node(p, "", "Transpose", "table", "turned"); /* of a weight: stays */
     test_end_node(p);
     test_node(p, "Neg", "bias", "less");     /* a weight of one element: stays */
     test_node(p, "Neg", "number", "minus1"); /* folds */
+    test_port(p, ONNX_GRAPH_OUTPUT, "of_exp", ONNX_I64, 1, (const int64_t[]){3}, NULL);
     test_port(p, ONNX_GRAPH_OUTPUT, "less", ONNX_F32, 1, one, NULL);
     test_port(p, ONNX_GRAPH_OUTPUT, "minus1", ONNX_F32, 0, NULL, NULL);
     test_port(p, ONNX_GRAPH_OUTPUT, "y", ONNX_F32, 3, (const int64_t[]){TEST_FREE, 4, 2}, "batch");
@@ -405,6 +408,7 @@ static void what_depends_on_inputs_and_weights_stays(void **state)
     }
     assert_int_equal(value(folded, "same")->kind, ONNX_VALUE_GONE);
     assert_int_equal(value(folded, "dead")->kind, ONNX_VALUE_GONE);
+    assert_int_equal(value(folded, "measured")->kind, ONNX_VALUE_GONE);
     assert_int_equal(value(folded, "table")->kind, ONNX_VALUE_WEIGHT);
     assert_int_equal(value(folded, "inverse")->kind, ONNX_VALUE_GONE);
     assert_int_equal(value(folded, "unused")->kind, ONNX_VALUE_INPUT);
@@ -415,7 +419,7 @@ static void what_depends_on_inputs_and_weights_stays(void **state)
     assert_int_equal(y->dims[0], 5);
     assert_string_equal(folded->nodes[y->producer].op, "Mul");
     assert_int_equal(folded->nodes[1].in[0], folded->nodes[0].out[0]);
-    const struct sw_onnx_graph_value *shape = &folded->values[folded->outputs[4]];
+    const struct sw_onnx_graph_value *shape = &folded->values[folded->outputs[5]];
     assert_true(sw_onnx_data_number(value(folded, "minus1")->data, 0) == -1);
     assert_int_equal(sw_onnx_data_int(shape->data, 0), 5);
     for (int32_t i = 0; i < folded->n_values; i++) {
