@@ -99,12 +99,13 @@ void sw_cost_account(const struct sw_plan *plan, const struct sw_cost_mesh *mesh
         const enum kind kind = kind_of(&a, instr);
         const double scale = is_transfer(instr) ? scale_of(&a, kind, is_out(instr)) : 0;
         const struct sw_cost cost =
-            scale > 0 ? sw_cost_disk(mesh, !is_out(instr), scale * (double)instr->bytes)
+            scale > 0 ? sw_cost_disk(mesh, !is_out(instr), scale * (double)instr->bytes, NULL)
                       : costs[i][1];
+        const double latency = kind == KIND_EXCHANGE ? cost.latency : 0; /* of each by itself */
         if (kind == KIND_NONE) {
             continue;
         }
-        moved[i] = cost.seconds * (double)clock->instrs[i].runs;
+        moved[i] = (cost.seconds + latency) * (double)clock->instrs[i].runs;
         costs[i][0] = costs[i][1] = (struct sw_cost){0};
         if (kind == KIND_EXCHANGE) {
             (by->exchanges_overlap ? out->beside : out->alone)[SW_QUEUE_COMM] += moved[i];

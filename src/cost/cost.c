@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Costs from rates: those of kernels here, those of transfers in links.c. Everything that several
-// ranks of a node share is taken to be used by all of them at once, since all ranks do the same at
-// the same time.
+// Costs from rates: those of kernels here, those of transfers in links.c; and walks of a step at
+// these costs. The clock divides links, disks and hosts among the ranks that use them at the time.
+// In an accounting that is not as planned, all ranks of a node use them at once.
 #include "cost/cost.h"
 
 #include <math.h>
@@ -84,24 +84,20 @@ static struct sw_cost kernel_cost(const struct sw_cost_mesh *mesh, const struct 
     return (struct sw_cost){.seconds = seconds + device->launch.value};
 }
 
-/* Ranks of a node share its memory and its processors. The largest operand of an update is a state
- * in f32, which has an element for each parameter. */
+/* The largest operand of an update is a state in f32, which has an element for each parameter. */
 static struct sw_cost host_cost(const struct sw_cost_mesh *mesh, const struct sw_program *program,
-                                const struct sw_instr *instr, double bytes)
+                                const struct sw_instr *instr, double bytes,
+                                struct sw_cost_ways *ways)
 {
-    const struct sw_cluster_host *host = &mesh->cluster->host;
-    double seconds = bytes / host->bandwidth.value, most;
-    if (host->adam.kind) {
-        operand_bytes(program, instr, &most);
-        seconds = fmax(seconds, most / (double)sizeof(float) / host->adam.value);
-    }
-    return (struct sw_cost){.seconds = seconds * sw_cost_node_ranks(mesh)};
+    double most;
+    operand_bytes(program, instr, &most);
+    return sw_cost_on_host(mesh, bytes, most / (double)sizeof(float), ways);
 }
 
 /* ---- instructions ---- */
 
 static struct sw_cost cost_of(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
-                              int32_t i)
+                              int32_t i, struct sw_cost_ways *ways)
 {
     const struct sw_program *program = &plan->programs[0];
     const struct sw_instr *instr = &program->instrs[i];
@@ -115,53 +111,61 @@ static struct sw_cost cost_of(const struct sw_plan *plan, const struct sw_cost_m
         const struct sw_group *group = &plan->groups[instr->exchange.group];
         const bool is_message = instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV;
         return instr->exchange.batch <= 0 ? (struct sw_cost){0}
-               : is_message               ? sw_cost_message(mesh, group, instr->exchange.peer, all)
-                                          : sw_cost_exchange(mesh, group, all);
+               : is_message               ? sw_cost_message(mesh, group, instr, all, ways)
+                                          : sw_cost_exchange(mesh, group, all, ways);
     }
     const double bytes = (double)instr->bytes;
     switch (instr->verb) {
     case SW_VERB_KERNEL:
-        return load == SW_LOAD_HOST ? host_cost(mesh, program, instr, work)
+        return load == SW_LOAD_HOST ? host_cost(mesh, program, instr, work, ways)
                                     : kernel_cost(mesh, program, i, load, work);
     case SW_VERB_READ:
     case SW_VERB_WRITE:
-        return sw_cost_disk(mesh, instr->verb == SW_VERB_READ, bytes);
-    default: {
-        const struct sw_cost_way way = sw_cost_way(mesh, SW_JOINT_HOST, false);
-        return (struct sw_cost){.seconds = bytes / way.rate, .latency = way.latency};
+        return sw_cost_disk(mesh, instr->verb == SW_VERB_READ, bytes, ways);
+    default:
+        return sw_cost_copy(mesh, instr->verb == SW_VERB_COPY_OUT, bytes, ways);
     }
+}
+
+sw_status sw_cost_fill(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                       struct sw_cost (*costs)[2], struct sw_cost_ways *ways)
+{
+    for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
+        costs[i][0] = costs[i][1] = cost_of(plan, mesh, i, ways);
     }
+    if (ways && ways->failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for the costs of a step");
+    }
+    return mesh->accounting ? sw_cost_kernels(plan, mesh, costs) : SW_OK;
 }
 
 sw_status sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                          struct sw_cost (*costs)[2])
 {
-    for (int32_t i = 0; i < plan->programs[0].n_instrs; i++) {
-        costs[i][0] = costs[i][1] = cost_of(plan, mesh, i);
-    }
-    return mesh->accounting ? sw_cost_kernels(plan, mesh, costs) : SW_OK;
+    return sw_cost_fill(plan, mesh, costs, NULL);
 }
 
 /* Ranks agree between phases by a message without content. */
 static double meeting_of(const struct sw_cost_mesh *mesh)
 {
     const bool far = (double)mesh->ranks > mesh->cluster->node.devices.value;
-    return mesh->ranks == 1
-               ? 0
-               : sw_cost_way(mesh, far ? SW_JOINT_NODES : SW_JOINT_PEERS, true).latency;
+    return mesh->ranks == 1 ? 0 : sw_cost_latency(mesh, far ? SW_JOINT_NODES : SW_JOINT_PEERS);
 }
 
-static struct sw_pace pace_of(const struct sw_cost_mesh *mesh, struct sw_cost (*costs)[2])
+/* With ways, reads and writes share disks by these. */
+static struct sw_pace pace_of(const struct sw_cost_mesh *mesh, struct sw_cost (*costs)[2],
+                              const struct sw_cost_ways *ways)
 {
     return (struct sw_pace){.costs = (const struct sw_cost(*)[2])costs,
                             .meeting = meeting_of(mesh),
-                            .disk_share = sw_cost_disk_share(mesh->cluster)};
+                            .disk_share = ways ? 1 : sw_cost_disk_share(mesh->cluster),
+                            .ways = ways ? ways->list : NULL};
 }
 
 static sw_status walk(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                       struct sw_cost (*costs)[2], struct sw_clock_report *out)
 {
-    const struct sw_pace pace = pace_of(mesh, costs);
+    const struct sw_pace pace = pace_of(mesh, costs, NULL);
     return sw_clock_step(plan, &pace, out);
 }
 
@@ -223,43 +227,110 @@ static sw_status walk_in(const struct sw_plan *plan, const struct sw_cost_mesh *
     return st;
 }
 
-sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
-                       struct sw_clock_report *out)
-{
-    struct sw_cost(*costs)[2] =
-        sw_alloc_zero("cost", (size_t)plan->programs[0].n_instrs + 1, sizeof *costs);
-    SW_TRY_ALLOC(costs, "the costs of a step");
-    const bool as_planned = !mesh->accounting || mesh->accounting->as_planned;
-    sw_status st = sw_cost_instrs(plan, mesh, costs);
-    st = st < 0 ? st : (as_planned ? walk : walk_in)(plan, mesh, costs, out);
-    sw_free(costs);
-    return st;
-}
-
-/* ---- pipelines ---- */
+/* ---- the plan's step on all ranks ---- */
 
 struct pricing {
     const struct sw_cost_mesh *mesh;
-    sw_status st; /* of the first stage whose costs failed */
+    struct sw_cost_ways *ways; /* of each rank */
+    sw_status st;              /* of the first rank whose costs failed */
 };
 
 static struct sw_pace price(void *ctx, int i, const struct sw_plan *plan,
                             struct sw_cost (*costs)[2])
 {
     struct pricing *p = ctx;
-    (void)i;
-    const sw_status st = sw_cost_instrs(plan, p->mesh, costs);
+    const sw_status st = sw_cost_fill(plan, p->mesh, costs, &p->ways[i]);
     p->st = p->st < 0 ? p->st : st;
-    return pace_of(p->mesh, costs);
+    return pace_of(p->mesh, costs, &p->ways[i]);
+}
+
+sw_status sw_cost_walk(struct sw_clock_rank *ranks, const struct sw_cost_kinds *kinds,
+                       const struct sw_cost_mesh *mesh, double *seconds)
+{
+    const size_t n = (size_t)kinds->n, things = (size_t)sw_cost_n_things(mesh->cluster);
+    struct pricing pricing = {mesh, sw_alloc_zero("cost", n, sizeof *pricing.ways), SW_OK};
+    const struct sw_prices prices = {price, &pricing};
+    SW_TRY_ALLOC(pricing.ways, "the ranks of a step");
+    for (size_t k = 0; k < n; k++) {
+        ranks[k].shared = &kinds->shared[k * things];
+    }
+    const sw_status st = sw_clock_priced(ranks, kinds->n, kinds->of, &prices, seconds);
+    for (size_t k = 0; k < n; k++) {
+        sw_free(pricing.ways[k].list);
+    }
+    sw_free(pricing.ways);
+    return st < 0 ? st : pricing.st;
+}
+
+/* The rank of a stage that is given stands for its kind; others have plans made from its. own:
+ * [kinds->n] all NULL; ranks: [kinds->n] */
+static sw_status walk_kinds(struct sw_clock_rank *stages, int n, const struct sw_cost_kinds *kinds,
+                            const struct sw_cost_mesh *mesh, struct sw_plan **own,
+                            struct sw_clock_rank *ranks, double *seconds)
+{
+    for (int k = 0; k < kinds->n; k++) {
+        const int stage = (int)((int64_t)kinds->first[k] * n / kinds->n_ranks);
+        const struct sw_group *world = &stages[stage].plan->groups[SW_GROUP_WORLD];
+        if (world->ranks[world->me] == kinds->first[k]) {
+            ranks[k] = stages[stage];
+            continue;
+        }
+        SW_TRY(sw_plan_open_like(stages[stage].plan, kinds->first[k], &own[k]));
+        ranks[k] = (struct sw_clock_rank){.plan = own[k]};
+    }
+    SW_TRY(sw_cost_walk(ranks, kinds, mesh, seconds));
+    for (int s = 0; s < n; s++) {
+        const int k = kinds->of[(int64_t)s * kinds->n_ranks / n];
+        stages[s].seconds = ranks[k].seconds;
+        stages[s].idle = ranks[k].idle;
+    }
+    return SW_OK;
 }
 
 sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,
                          double *seconds)
 {
-    struct pricing pricing = {mesh, SW_OK};
-    const struct sw_prices prices = {price, &pricing};
-    SW_TRY(sw_clock_priced_stages(stages, n, &prices, seconds));
-    return pricing.st;
+    struct sw_cost_kinds kinds;
+    SW_TRY(sw_cost_open_kinds(stages, n, false, mesh, &kinds));
+    struct sw_plan **own = sw_alloc_zero("cost", (size_t)kinds.n, sizeof *own);
+    struct sw_clock_rank *ranks = sw_alloc_zero("cost", (size_t)kinds.n, sizeof *ranks);
+    const sw_status st = own && ranks
+                             ? walk_kinds(stages, n, &kinds, mesh, own, ranks, seconds)
+                             : SW_FAIL(SW_E_NOMEM, "out of host memory for the ranks of a step");
+    for (int k = 0; k < kinds.n && own; k++) {
+        sw_plan_close_like(own[k]);
+    }
+    sw_free(own);
+    sw_free(ranks);
+    sw_cost_close_kinds(&kinds);
+    return st;
+}
+
+/* In an accounting that is not as planned, one rank is walked, at costs of ranks that all do the
+ * same. */
+static sw_status walk_accounted(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                                struct sw_clock_report *out)
+{
+    struct sw_cost(*costs)[2] =
+        sw_alloc_zero("cost", (size_t)plan->programs[0].n_instrs + 1, sizeof *costs);
+    SW_TRY_ALLOC(costs, "the costs of a step");
+    sw_status st = sw_cost_instrs(plan, mesh, costs);
+    st = st < 0 ? st : walk_in(plan, mesh, costs, out);
+    sw_free(costs);
+    return st;
+}
+
+sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
+                       struct sw_clock_report *out)
+{
+    struct sw_clock_rank rank = {.plan = plan, .report = out};
+    double seconds = 0;
+    if (mesh->accounting && !mesh->accounting->as_planned) {
+        return walk_accounted(plan, mesh, out);
+    }
+    SW_TRY(sw_cost_stages(&rank, 1, mesh, &seconds));
+    out->seconds = seconds;
+    return SW_OK;
 }
 
 /* ---- as the rates of a machine ---- */
@@ -273,8 +344,8 @@ void sw_cost_rates(const struct sw_cost_mesh *mesh, struct sw_machine_rates *out
 {
     static const double large = 1e9; /* bytes that hide a latency */
     const struct sw_cluster *c = mesh->cluster;
-    const struct sw_cost_way near = sw_cost_way(mesh, SW_JOINT_PEERS, true);
-    const struct sw_cost_way far = sw_cost_way(mesh, SW_JOINT_NODES, true);
+    const double near = sw_cost_joint_rate(mesh, SW_JOINT_PEERS);
+    const double far = sw_cost_joint_rate(mesh, SW_JOINT_NODES);
     const bool spans = (double)mesh->ranks > c->node.devices.value;
     const double share = c->device.sustained.value;
     const double copied = 2 * sw_cost_host_rate(mesh); /* bytes read and bytes written */
@@ -285,12 +356,12 @@ void sw_cost_rates(const struct sw_cost_mesh *mesh, struct sw_machine_rates *out
                  [SW_LOAD_OTHER] = c->device.bandwidth.value,
                  [SW_LOAD_COPIES_IN] = copied,
                  [SW_LOAD_COPIES_OUT] = copied,
-                 [SW_LOAD_DISK_READ] = work_of(sw_cost_disk(mesh, true, large), large),
-                 [SW_LOAD_DISK_WRITTEN] = work_of(sw_cost_disk(mesh, false, large), large),
+                 [SW_LOAD_DISK_READ] = work_of(sw_cost_disk(mesh, true, large, NULL), large),
+                 [SW_LOAD_DISK_WRITTEN] = work_of(sw_cost_disk(mesh, false, large, NULL), large),
                  [SW_LOAD_HOST] = c->host.bandwidth.value / sw_cost_node_ranks(mesh)},
-        .node = isfinite(near.rate) ? near.rate : 0,
-        .net = spans && isfinite(far.rate) ? far.rate : 0,
+        .node = isfinite(near) ? near : 0,
+        .net = spans && isfinite(far) ? far : 0,
         .node_ranks = (int)c->node.devices.value,
-        .latency = spans ? far.latency : near.latency};
+        .latency = sw_cost_latency(mesh, spans ? SW_JOINT_NODES : SW_JOINT_PEERS)};
     out->work[SW_LOAD_SENT] = out->net > 0 ? out->net : out->node;
 }

@@ -43,16 +43,20 @@ struct sw_cost_mesh {
 };
 
 /* Writes the costs of the instructions of the first program: costs [n_instrs], see struct
- * sw_pace. An exchange inside a batch has none; the first one has those of all. Kernels have those
- * of the mesh's accounting. */
+ * sw_pace, while all ranks of a node do the same at the same time. An exchange inside a batch has
+ * none; the first one has those of all. Kernels have those of the mesh's accounting. */
 sw_status sw_cost_instrs(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                          struct sw_cost (*costs)[2]);
-/* Walks an optimizer step with these costs (sw_clock_step), in the mesh's accounting. What does
- * not overlap there is added to the step and to the part of its queue. */
+/* Walks an optimizer step in the mesh's accounting, of which the plan is one rank. As planned:
+ * sw_cost_stages of one stage. Else: sw_clock_step with the costs above; what does not overlap is
+ * added to the step and to the part of its queue. */
 sw_status sw_cost_step(const struct sw_plan *plan, const struct sw_cost_mesh *mesh,
                        struct sw_clock_report *out);
-/* Walks the step of a pipeline with these costs (sw_clock_stages, which see); the paces are made
- * here. An accounting is `as_planned`.
+/* Walks the step of all ranks, of which the first one of each of n stages is given; the paces are
+ * made here. Ranks that do the same are walked as one (sw_clock_kinds): those of a stage with
+ * equally many micro-batches, and with the same kinds of ranks at the same links, disks and hosts.
+ * Exception: if that gives more kinds than 16 and four for each stage, where ranks are within nodes
+ * does not count, and each shares with ranks like itself. An accounting is `as_planned`.
  *
  * seconds   out: time of a step */
 sw_status sw_cost_stages(struct sw_clock_rank *stages, int n, const struct sw_cost_mesh *mesh,

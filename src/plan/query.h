@@ -29,6 +29,26 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
  * gradients it counts the most. */
 int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group);
 
+/* ---- rank.c: what a plan says about other ranks of its stage ---- */
+
+/* The mesh of a plan's groups. */
+struct sw_mesh sw_plan_mesh(const struct sw_plan *plan);
+/* A group of the plan as it is for another rank. mesh: the plan's; ranks: [members], filled and
+ * borrowed */
+struct sw_group sw_plan_group_of_rank(const struct sw_plan *plan, const struct sw_mesh *mesh,
+                                      int group, int rank, int *ranks);
+/* Micro-batches that a rank has in a step. */
+int64_t sw_plan_rounds_of_rank(const struct sw_plan *plan, const struct sw_mesh *mesh, int rank);
+/*
+ * sw_plan_open_like - makes the plan of another rank of the same stage, for a walk: its groups and
+ * phases. All else is borrowed from `plan`, which is one of a rank that has a micro-batch in each
+ * micro-step. Ranks of a stage have the same instructions.
+ *
+ * out   the caller's: sw_plan_close_like
+ */
+sw_status sw_plan_open_like(const struct sw_plan *plan, int rank, struct sw_plan **out);
+void sw_plan_close_like(struct sw_plan *plan); /* NULL is allowed */
+
 /* ---- query.c: instructions, values and buffers ---- */
 
 /* The op that an instruction runs. Its operands are values of the program's list. */

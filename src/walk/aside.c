@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are put aside: a binary heap, the earliest next event first.
+// Units that are put aside: a binary heap, the earliest next event first.
 #include "walk/ranks.h"
 
 static bool is_earlier(const struct clock *c, int a, int b)
 {
-    const struct rank *x = &c->ranks[c->aside[a]], *y = &c->ranks[c->aside[b]];
+    const struct unit *x = &c->units[c->aside[a]], *y = &c->units[c->aside[b]];
     return x->next != y->next ? x->next < y->next : x < y;
 }
 
 static void swap(struct clock *c, int a, int b)
 {
-    const int rank = c->aside[a];
+    const int unit = c->aside[a];
     c->aside[a] = c->aside[b];
-    c->aside[b] = rank;
-    c->ranks[c->aside[a]].place = a;
-    c->ranks[c->aside[b]].place = b;
+    c->aside[b] = unit;
+    c->units[c->aside[a]].place = a;
+    c->units[c->aside[b]].place = b;
 }
 
 static void rise(struct clock *c, int at)
@@ -37,21 +37,21 @@ static void sink(struct clock *c, int at)
     }
 }
 
-void sw_clock_put_aside(struct clock *c, struct rank *r, double next)
+void sw_clock_put_aside(struct clock *c, struct unit *u, double next)
 {
-    r->next = next;
-    r->place = c->n_aside;
-    c->aside[c->n_aside++] = (int)(r - c->ranks);
-    rise(c, r->place);
+    u->next = next;
+    u->place = c->n_aside;
+    c->aside[c->n_aside++] = (int)(u - c->units);
+    rise(c, u->place);
 }
 
-void sw_clock_take_back(struct clock *c, struct rank *r)
+void sw_clock_take_back(struct clock *c, struct unit *u)
 {
-    const int at = r->place, last = --c->n_aside;
+    const int at = u->place, last = --c->n_aside;
     if (at != last) {
         swap(c, at, last);
         rise(c, at);
         sink(c, at);
     }
-    r->place = -1;
+    u->place = -1;
 }

@@ -4,14 +4,17 @@
 // kernel or waits. Between two events nothing begins or ends, so all work proceeds at constant
 // speed. Speed 1 is that of work alone; it is less if others use the processors or the disk.
 //
-// A rank that arrives at an exchange before others is put aside: how its time goes on may depend on
-// them. The last one to arrive tells all members when the exchange starts and what it costs.
-// Nothing else couples ranks, so the order in which others are advanced does not matter. If all are
-// equal, the maximum over them is each one's own value, every rank does the arithmetic of a rank
-// alone, and the times are equal to the last bit.
+// Ranks that share links, disks or a host are a unit. They have one time, and advance to the next
+// event of any of them. Most units are a rank alone.
 //
-// The other queues of a rank that is aside go on, and may bring it to the exchange for which the
-// others wait. If all ranks are aside, the one whose next event is earliest advances to it: whoever
+// A unit with a rank that arrives at an exchange before others is put aside: how its time goes on
+// may depend on them. The last one to arrive tells all members when the exchange starts and what it
+// costs. Nothing else couples units, so the order in which others are advanced does not matter. If
+// all are equal, the maximum over them is each one's own value, every rank does the arithmetic of a
+// rank alone, and the times are equal to the last bit.
+//
+// The other queues of a unit that is aside go on, and may bring it to the exchange for which the
+// others wait. If all units are aside, the one whose next event is earliest advances to it: whoever
 // arrives for it arrives no earlier. If none has an event, they wait for each other forever.
 #include "walk/ranks.h"
 
@@ -33,7 +36,8 @@ static void count(struct rank *r, const struct sw_cost *cost)
     const double latency = instr->queue == SW_QUEUE_COMPUTE ? 0 : cost->latency;
     const double cores = r->pace->cores;
     const double slower = cores > 0 && cost->cores > cores ? cost->cores / cores : 1;
-    const double seconds = cost->seconds * slower; /* alone, with the available processors */
+    /* alone, with the available processors */
+    const double seconds = cost->seconds * slower * sw_rank_crowd(r, cost);
     r->report.alone[instr->queue] += seconds;
     r->report.most += seconds + latency;
     if (r->report.instrs) {
@@ -162,39 +166,14 @@ static sw_status fail_stuck(const struct rank *r)
                    sw_queue_name(r->waits_for));
 }
 
-/* Passes the time to the next event of a rank that computes or waits. *may_step: it is aside, and
- * may advance to one event. *aside: it is put aside */
-static sw_status pass_time(struct clock *c, struct rank *r, bool *may_step, bool *aside)
+/* Does what takes no time: goes on until computation runs a kernel or waits, or the step ends. */
+static sw_status settle(struct clock *c, struct rank *r)
 {
-    double speed[SW_QUEUE_COUNT];
-    SW_TRY(sw_clock_serve(c, r));
-    if (!is_busy(r)) { /* others let it go */
-        return SW_OK;
-    }
-    sw_rank_speeds(r, speed);
-    const double seconds = sw_rank_time_left(r, speed);
-    *aside = r->n_here > 0 && !(*may_step && isfinite(seconds));
-    if (*aside) {
-        sw_clock_put_aside(c, r, r->now + seconds);
-        return SW_OK;
-    }
-    if (!isfinite(seconds)) {
-        return fail_stuck(r);
-    }
-    *may_step = false;
-    sw_rank_go_on(r, seconds, speed);
-    return SW_OK;
-}
-
-/* Advances a rank until it has ended or is put aside. */
-static sw_status advance(struct clock *c, struct rank *r, bool may_step)
-{
-    struct sw_event event = {.kind = SW_EVENT_BEGIN};
-    while (event.kind != SW_EVENT_END) {
+    struct sw_event event;
+    while (!r->has_ended) {
         if (is_busy(r)) {
-            bool aside = false;
-            SW_TRY(pass_time(c, r, &may_step, &aside));
-            if (aside) {
+            SW_TRY(sw_clock_serve(c, r));
+            if (is_busy(r)) { /* nobody else let it go */
                 return SW_OK;
             }
         } else if (r->sleeps) {
@@ -206,11 +185,76 @@ static sw_status advance(struct clock *c, struct rank *r, bool may_step)
         } else {
             sw_walk_next(&r->walk, &event);
             SW_TRY(pass(r, &event));
+            r->has_ended = event.kind == SW_EVENT_END;
+            c->n_ended += r->has_ended;
         }
     }
-    r->has_ended = true;
-    c->n_ended++;
     return SW_OK;
+}
+
+/* Settles all ranks of a unit, which may let each other go. */
+static sw_status settle_all(struct clock *c, const struct unit *u)
+{
+    bool again = true;
+    while (again) {
+        again = false;
+        for (int i = 0; i < u->n; i++) {
+            SW_TRY(settle(c, &c->ranks[u->who[i]]));
+        }
+        for (int i = 0; i < u->n; i++) {
+            const struct rank *r = &c->ranks[u->who[i]];
+            again |= !r->has_ended && !is_busy(r);
+        }
+    }
+    return SW_OK;
+}
+
+/* The time until the next event of a unit; infinite = nothing is running. Returns one of its ranks
+ * that have not ended; NULL = all have. *waits: one waits for others */
+static const struct rank *find_next(const struct clock *c, const struct unit *u, double *seconds,
+                                    bool *waits)
+{
+    const struct rank *any = NULL;
+    *seconds = INFINITY;
+    *waits = false;
+    sw_unit_speeds(c, u);
+    for (int i = 0; i < u->n; i++) {
+        const struct rank *r = &c->ranks[u->who[i]];
+        if (!r->has_ended) {
+            *seconds = fmin(*seconds, sw_rank_time_left(r));
+            *waits |= r->n_here > 0;
+            any = r;
+        }
+    }
+    return any;
+}
+
+/* Advances a unit until its ranks have ended or it is put aside. may_step: it was aside, and may
+ * advance to one event. */
+static sw_status advance(struct clock *c, struct unit *u, bool may_step)
+{
+    for (;;) {
+        double seconds;
+        bool waits;
+        SW_TRY(settle_all(c, u));
+        const struct rank *any = find_next(c, u, &seconds, &waits);
+        if (!any) {
+            return SW_OK;
+        }
+        if (waits && !(may_step && isfinite(seconds))) {
+            sw_clock_put_aside(c, u, any->now + seconds);
+            return SW_OK;
+        }
+        if (!isfinite(seconds)) {
+            return fail_stuck(any);
+        }
+        may_step = false;
+        for (int i = 0; i < u->n; i++) {
+            if (!c->ranks[u->who[i]].has_ended) {
+                sw_rank_go_on(&c->ranks[u->who[i]], seconds);
+            }
+        }
+    }
 }
 
 /* The number of a rank in the world. */
@@ -253,11 +297,11 @@ static sw_status advance_all(struct clock *c)
     for (;;) {
         SW_TRY(c->fold ? sw_clock_fold(c) : SW_OK);
         if (c->n_ready > 0) {
-            SW_TRY(advance(c, &c->ranks[c->ready[--c->n_ready]], false));
-        } else if (c->n_aside > 0 && isfinite(c->ranks[c->aside[0]].next)) {
-            struct rank *r = &c->ranks[c->aside[0]];
-            sw_clock_take_back(c, r);
-            SW_TRY(advance(c, r, true));
+            SW_TRY(advance(c, &c->units[c->ready[--c->n_ready]], false));
+        } else if (c->n_aside > 0 && isfinite(c->units[c->aside[0]].next)) {
+            struct unit *u = &c->units[c->aside[0]];
+            sw_clock_take_back(c, u);
+            SW_TRY(advance(c, u, true));
         } else {
             return c->n_ended < c->n ? fail_deadlock(c) : SW_OK;
         }
@@ -288,8 +332,7 @@ static sw_status open_rank(struct rank *r, const struct sw_clock_rank *asked)
                        .plan = asked->plan,
                        .pace = asked->pace,
                        .charged = -1,
-                       .end = end_of_queues(asked->plan),
-                       .place = -1};
+                       .end = end_of_queues(asked->plan)};
     sw_walk_begin(&r->walk, asked->plan, trains ? step->phases : &forward,
                   trains ? step->n_phases : 1);
     if (asked->report) {
@@ -315,27 +358,20 @@ static sw_status check_groups(const struct sw_plan *plan, int i, int n)
     return SW_OK;
 }
 
-/* Opens all ranks as ready. Rank 0 is last in the list, since the last one advances first. */
 static sw_status open_ranks(struct clock *c, const struct sw_clock_rank *asked)
 {
-    const size_t n = (size_t)c->n;
     const int world = c->index_of ? asked[0].plan->groups[SW_GROUP_WORLD].n : c->n;
     int n_groups = 0;
-    c->ranks = sw_alloc_zero("walk", n, sizeof *c->ranks);
+    c->ranks = sw_alloc_zero("walk", (size_t)c->n, sizeof *c->ranks);
     SW_TRY_ALLOC(c->ranks, "the clock of a step");
-    c->ready = sw_alloc_zero("walk", n, sizeof *c->ready);
-    SW_TRY_ALLOC(c->ready, "the clock of a step");
-    c->aside = sw_alloc_zero("walk", n, sizeof *c->aside);
-    SW_TRY_ALLOC(c->aside, "the clock of a step");
     for (int i = 0; i < c->n; i++) {
         SW_TRY(open_rank(&c->ranks[i], &asked[i]));
         SW_TRY(c->n > 1 && (i == 0 || asked[i].plan != asked[i - 1].plan)
                    ? check_groups(asked[i].plan, i, world)
                    : SW_OK);
         n_groups = asked[i].plan->n_groups > n_groups ? asked[i].plan->n_groups : n_groups;
-        c->ready[c->n - 1 - i] = i;
     }
-    c->n_ready = c->n;
+    SW_TRY(sw_clock_open_units(c));
     if (c->n > 1) {
         c->n_gates = c->n * n_groups;
         c->gates = sw_alloc_zero("walk", (size_t)c->n_gates, sizeof *c->gates);
@@ -373,8 +409,7 @@ static void close_ranks(struct clock *c)
         sw_free(c->ranks[i].report.instrs);
     }
     sw_free(c->ranks);
-    sw_free(c->ready);
-    sw_free(c->aside);
+    sw_clock_close_units(c);
     sw_free(c->gates);
     sw_clock_close_fold(c);
     sw_free(c->index_of);
@@ -438,6 +473,16 @@ sw_status sw_clock_stages(struct sw_clock_rank *stages, int n)
         c.index_of[rank] = i;
     }
     return walk(&c, stages);
+}
+
+sw_status sw_clock_kinds(struct sw_clock_rank *kinds, int n, const int *kind_of)
+{
+    struct clock c = {.n = n};
+    const size_t bytes = (size_t)kinds[0].plan->groups[SW_GROUP_WORLD].n * sizeof *c.index_of;
+    c.index_of = sw_alloc("walk", bytes);
+    SW_TRY_ALLOC(c.index_of, "the clock of a step");
+    memcpy(c.index_of, kind_of, bytes);
+    return walk(&c, kinds);
 }
 
 sw_status sw_clock_step(const struct sw_plan *plan, const struct sw_pace *pace,

@@ -14,6 +14,25 @@ struct sw_cost {
     double latency; /* transfers: further time until it is complete; the disk is free meanwhile */
     double cores; /* processors that it occupies during `seconds`; 0 = none that others could use */
     double bandwidth; /* share of the rank's memory bandwidth that it takes during `seconds` */
+    int32_t
+        way; /* 1 + the index of its way, in struct sw_pace; 0 = it uses nothing that is shared */
+};
+
+/* Uses of things that ranks share, such as links and disks. The caller numbers their kinds from 0;
+ * `share` is the part of one's rate that an instruction uses at full speed. */
+enum { SW_WAY_USES = 8 };
+struct sw_way {
+    struct sw_use {
+        int kind;
+        double share;
+    } uses[SW_WAY_USES];
+    int n;
+};
+
+/* A shared thing, as a rank has it. */
+struct sw_shared {
+    int id; /* equal for all ranks that share it; from 0 */
+    int n;  /* ranks that use it as this one does, which are walked as one */
 };
 
 struct sw_pace {
@@ -31,6 +50,7 @@ struct sw_pace {
     /* Seconds until the thread of a queue that had nothing to do begins a job, and until
      * computation goes on after a wait. */
     double wake;
+    const struct sw_way *ways; /* of the costs; NULL = no cost has one */
 };
 
 struct sw_clock_instr {
@@ -51,7 +71,8 @@ struct sw_clock_report {
     /* Time that computation ran, and time that it waited for each queue. The sum is the whole
      * step. */
     double part[SW_QUEUE_COUNT];
-    double alone[SW_QUEUE_COUNT]; /* work of each queue on its own */
+    /* work of each queue on its own, while the ranks that are walked as one do the same */
+    double alone[SW_QUEUE_COUNT];
     double least, most;  /* bounds: everything hidden behind the longest queue; nothing hidden */
     enum sw_queue bound; /* queue with the largest part */
     int32_t longest;     /* the instruction of that queue with the largest charge; -1 = none */
@@ -80,6 +101,7 @@ struct sw_clock_span {
 struct sw_clock_rank {
     const struct sw_plan *plan;     /* borrowed; ranks of the same shape may share one */
     const struct sw_pace *pace;     /* borrowed; ranks may share one */
+    const struct sw_shared *shared; /* [kinds of things] borrowed; NULL = it shares nothing */
     struct sw_clock_report *report; /* out; NULL = not wanted */
     /* Called for each instruction that took time, at its end; NULL = not wanted. The spans of a
      * queue come in order. */
@@ -98,6 +120,9 @@ struct sw_clock_rank {
  * slowest of them. So do the meetings of all ranks between phases. With equal paces each rank takes
  * exactly as long as sw_clock_step says. n = 1 is that function.
  *
+ * What several ranks share is divided fairly among those that use it at the time: each gets as much
+ * of its rate, or all that it can use. Ranks that share something pass the time together.
+ *
  * Micro-batches of a pipeline that pass exactly as those before are not walked. Their time and work
  * are added, so that results are the same but for rounding. All are walked if `ran` is wanted.
  *
@@ -114,14 +139,23 @@ sw_status sw_clock_ranks(struct sw_clock_rank *ranks, int n);
  * SW_E_ARG     two stages have the same rank, or stages wait for each other forever
  */
 sw_status sw_clock_stages(struct sw_clock_rank *stages, int n);
+/*
+ * sw_clock_kinds - walks the step of a world by one rank of each of n kinds. All ranks of a kind do
+ * the same at the same time: they have peers of the same kinds in each group, and share things with
+ * equally many ranks of each kind.
+ *
+ * kind_of   [ranks of the world] index in `kinds`
+ */
+sw_status sw_clock_kinds(struct sw_clock_rank *kinds, int n, const int *kind_of);
 
-/* A source of the costs of stages. */
+/* A source of the costs of stages, or of kinds of ranks. */
 struct sw_prices {
-    /* Fills the costs of the first program of stage i, [n_instrs] all 0; returns its pace. */
+    /* Fills the costs of the first program of rank i, [n_instrs] all 0; returns its pace. */
     struct sw_pace (*fill)(void *ctx, int i, const struct sw_plan *plan,
                            struct sw_cost (*costs)[2]);
     void *ctx;
 };
-/* sw_clock_stages at these prices. seconds: of the step; 0 after a failure */
-sw_status sw_clock_priced_stages(struct sw_clock_rank *stages, int n,
-                                 const struct sw_prices *prices, double *seconds);
+/* sw_clock_kinds at these prices; kind_of NULL: sw_clock_stages. seconds: of the step; 0 after a
+ * failure */
+sw_status sw_clock_priced(struct sw_clock_rank *ranks, int n, const int *kind_of,
+                          const struct sw_prices *prices, double *seconds);

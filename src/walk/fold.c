@@ -163,7 +163,6 @@ static void put_rank(struct state *s, const struct rank *r, const struct base *b
     put(s, r->drains);
     put(s, r->meets + 2 * r->talks + 4 * r->sleeps + 8 * r->has_ended);
     put(s, r->n_here);
-    put(s, r->next - base->now);
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         put_line(s, r, base, &r->lines[q]);
     }
@@ -176,6 +175,9 @@ static void take_state(const struct clock *c, struct state *s)
         const struct period *of = &c->fold->base[i];
         const struct base base = {c->ranks[0].now, of->phases, of->turns};
         put_rank(s, &c->ranks[i], &base);
+    }
+    for (int i = 0; i < c->n_units; i++) {
+        put(s, c->units[i].next - c->ranks[0].now);
     }
     put(s, c->n_ready);
     for (int i = 0; i < c->n_ready; i++) {
@@ -252,7 +254,6 @@ static void skip(struct rank *r, const struct period *period, int64_t n, double 
     skip_order(&r->walk.order, turns);
     r->now += seconds;
     r->since += seconds;
-    r->next += seconds;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         struct line *line = &r->lines[q];
         skip_order(&r->walk.needs[q], turns);
@@ -275,6 +276,9 @@ static void skip_all(struct clock *c, int64_t n)
         skip_report(&c->ranks[i], &f->reports[i], n, seconds);
         c->ranks[i].report.folded = n * f->rounds;
         skip(&c->ranks[i], &f->periods[i], n, seconds);
+    }
+    for (int i = 0; i < c->n_units; i++) {
+        c->units[i].next += seconds;
     }
     for (int g = 0; g < c->n_gates; g++) {
         c->gates[g].meeting.from += seconds;

@@ -56,13 +56,13 @@ static void end_service(const struct rank *r, struct line *line)
     line->free_from = r->now;
 }
 
-double sw_rank_time_left(const struct rank *r, const double speed[SW_QUEUE_COUNT])
+double sw_rank_time_left(const struct rank *r)
 {
-    double least = r->kernel > 0 ? r->kernel / speed[SW_QUEUE_COMPUTE] : INFINITY;
+    double least = r->kernel > 0 ? r->kernel / r->speed[SW_QUEUE_COMPUTE] : INFINITY;
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
         const struct line *line = &r->lines[q];
         if (line->serving) {
-            least = fmin(least, line->delay > 0 ? line->delay : line->left / speed[q]);
+            least = fmin(least, line->delay > 0 ? line->delay : line->left / r->speed[q]);
         }
         if (line->n_done < line->n_served) {
             least = fmin(least, sw_job_at(line, line->n_done)->end - r->now);
@@ -110,17 +110,17 @@ static void pass_on_line(struct rank *r, struct line *line, double seconds, doub
     }
 }
 
-void sw_rank_go_on(struct rank *r, double seconds, const double speed[SW_QUEUE_COUNT])
+void sw_rank_go_on(struct rank *r, double seconds)
 {
     r->now += seconds;
     charge(r, seconds);
     if (r->kernel > 0) {
-        r->kernel = without(r->kernel, seconds * speed[SW_QUEUE_COMPUTE]);
+        r->kernel = without(r->kernel, seconds * r->speed[SW_QUEUE_COMPUTE]);
         if (r->kernel == 0 && r->waits_for == SW_QUEUE_COMPUTE) {
             sw_rank_tell(r, r->charged, r->walk.phase, r->since);
         }
     }
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        pass_on_line(r, &r->lines[q], seconds, speed[q]);
+        pass_on_line(r, &r->lines[q], seconds, r->speed[q]);
     }
 }

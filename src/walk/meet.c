@@ -37,21 +37,10 @@ static void let_go(struct clock *c, struct rank *r, enum sw_queue queue, const s
     } else {
         start(r, &r->lines[queue], m);
     }
-    if (r->place >= 0) {
-        sw_clock_take_back(c, r);
-        c->ready[c->n_ready++] = (int)(r - c->ranks);
-    }
-}
-
-/* The number of members of a group that are there, and the index of the first one. */
-static void find_members(const struct clock *c, const struct sw_group *group, int *n, int *first)
-{
-    *n = c->index_of ? 0 : group->n;
-    *first = sw_clock_index(c, group->ranks[0]);
-    for (int i = group->n - 1; c->index_of && i >= 0; i--) {
-        const int member = sw_clock_index(c, group->ranks[i]);
-        *n += member >= 0;
-        *first = member >= 0 ? member : *first;
+    struct unit *u = &c->units[r->unit];
+    if (u->place >= 0) {
+        sw_clock_take_back(c, u);
+        c->ready[c->n_ready++] = r->unit;
     }
 }
 
@@ -63,24 +52,19 @@ void sw_clock_meet(struct clock *c, struct rank *r, int group, enum sw_queue que
         let_go(c, r, queue, mine);
         return;
     }
-    const struct sw_group *who = &r->plan->groups[group];
-    int n, first;
-    find_members(c, who, &n, &first);
-    struct gate *gate = &c->gates[(int64_t)group * c->n + first];
+    const struct circle *circle = &r->circles[group];
+    struct gate *gate = &c->gates[(int64_t)group * c->n + circle->who[0]];
     struct meeting *m = &gate->meeting;
     *m = gate->n_here > 0 ? *m : (struct meeting){0, 0, 0};
     *m = (struct meeting){fmax(m->from, mine->from), fmax(m->seconds, mine->seconds),
                           fmax(m->latency, mine->latency)};
-    if (++gate->n_here < n) {
+    if (++gate->n_here < circle->n) {
         return;
     }
     gate->n_here = 0;
     const struct meeting all = *m;
-    for (int i = 0; i < who->n; i++) {
-        const int member = sw_clock_index(c, who->ranks[i]);
-        if (member >= 0) {
-            let_go(c, &c->ranks[member], queue, &all);
-        }
+    for (int i = 0; i < circle->n; i++) {
+        let_go(c, &c->ranks[circle->who[i]], queue, &all);
     }
 }
 
@@ -160,6 +144,7 @@ static sw_status serve_next(struct clock *c, struct rank *r, enum sw_queue queue
     const struct meeting m = {r->now, cost.seconds, cost.latency};
     line->cores = cost.cores;
     line->bandwidth = cost.bandwidth;
+    line->way = cost.way;
     if (!sw_queue_exchanges(queue)) {
         start(r, line, &m);
         return SW_OK;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ranks - a simulated step of some ranks, shared by the files of the clock: shares.c finds the
 // speed of each queue; lines.c serves the queues of a rank; meet.c lets ranks wait for each other;
-// aside.c keeps ranks that wait; fold.c skips micro-batches that pass like those before; clock.c
-// follows the walks. Private to this folder.
+// units.c finds the ranks that share something; aside.c keeps those that wait; fold.c skips
+// micro-batches that pass like those before; clock.c follows the walks. Private to this folder.
 #pragma once
 
 #include <math.h>
@@ -30,6 +30,7 @@ struct line {
     double delay; /* seconds until all ranks have arrived; the job that is served begins then */
     double left;  /* remaining seconds of the job that is served */
     double latency, cores, bandwidth;
+    int32_t way;
     double free_from; /* when the last job was served */
 };
 
@@ -55,7 +56,8 @@ struct rank {
     const struct sw_clock_rank *asked;
     double kernel; /* remaining seconds of the kernel */
     double kernel_cores, kernel_bandwidth;
-    double since; /* the beginning of the kernel */
+    double speed[SW_QUEUE_COUNT]; /* of each queue until the next event, 0 to 1; 1 = as alone */
+    double since;                 /* the beginning of the kernel */
     struct line lines[SW_QUEUE_COUNT];
     enum sw_queue waits_for; /* queue that computation waits for; COMPUTE = it runs */
     int64_t target;          /* number of its jobs that must be done */
@@ -66,9 +68,28 @@ struct rank {
     bool talks;              /* it waits for others to communicate */
     bool sleeps;             /* it waits for a queue, and takes time to go on */
     bool has_ended;
-    int n_here;  /* exchanges at which it waits for others, and `talks` */
+    int n_here; /* exchanges at which it waits for others, and `talks` */
+    int unit;
+    const struct circle *circles; /* [n_groups] */
+};
+
+/* The members of a group that are walked, each once. */
+struct circle {
+    int n, *who; /* indices, ascending */
+};
+
+/* Ranks that share something, and have one time; or a rank alone. */
+struct unit {
+    int n, *who; /* indices, ascending */
     double next; /* while it is aside: the time of its next event; infinite = none */
     int place;   /* in the heap; -1 = it is not aside */
+};
+
+/* The use of a shared thing by a queue, on as many ranks as are walked as one. */
+struct flow {
+    int id, n;     /* n: users, all of them equally much */
+    double share;  /* of each, at full speed */
+    double *speed; /* of the queue */
 };
 
 struct clock {
@@ -80,9 +101,14 @@ struct clock {
     /* [ranks of the world] index in `ranks`; -1 = another rank stands for it; NULL = all are there,
      * each at its number */
     int *index_of;
-    int *ready; /* [n] ranks that can advance */
-    int *aside; /* [n] heap of ranks that are put aside, the earliest `next` first */
-    int n_ready, n_aside, n_ended;
+    struct circle *circles; /* [sum of the ranks' groups] */
+    struct unit *units;     /* [n_units] */
+    int n_units;
+    int *ready; /* [n_units] those that can advance */
+    int *aside; /* [n_units] heap of those that are put aside, the earliest `next` first */
+    int n_ready, n_aside, n_ended; /* ended: ranks */
+    struct sw_arena arena;         /* lists of ranks */
+    struct flow *flows;            /* for sw_unit_speeds */
 };
 
 static inline struct sw_cost sw_rank_cost(const struct rank *r, int32_t instr, bool later)
@@ -126,13 +152,21 @@ static inline const struct sw_instr *sw_rank_instr(const struct rank *r, const s
 
 /* ---- shares.c ---- */
 
-/* Current speed of each queue, from 0 to 1; 1 = as fast as alone. */
-void sw_rank_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT]);
+/* Sets the current speed of each queue of a unit's ranks. */
+void sw_unit_speeds(const struct clock *c, const struct unit *u);
+/* How much longer a cost takes while the ranks that are walked as this one do the same. */
+double sw_rank_crowd(const struct rank *r, const struct sw_cost *cost);
+
+/* ---- units.c ---- */
+
+/* Finds circles and units of all ranks, which are opened. */
+sw_status sw_clock_open_units(struct clock *c);
+void sw_clock_close_units(struct clock *c);
 
 /* ---- aside.c ---- */
 
-void sw_clock_put_aside(struct clock *c, struct rank *r, double next);
-void sw_clock_take_back(struct clock *c, struct rank *r);
+void sw_clock_put_aside(struct clock *c, struct unit *u, double next);
+void sw_clock_take_back(struct clock *c, struct unit *u);
 
 /* ---- fold.c ---- */
 
@@ -154,9 +188,9 @@ sw_status sw_line_make_room(struct line *line);
 /* Number of jobs of a queue up to order `until`; see queues.c. */
 int64_t sw_line_jobs_until(const struct line *line, int64_t until);
 /* Time until the next event at current speeds; infinite = nothing is running. */
-double sw_rank_time_left(const struct rank *r, const double speed[SW_QUEUE_COUNT]);
-/* Advances a rank to its next event, after so many seconds. */
-void sw_rank_go_on(struct rank *r, double seconds, const double speed[SW_QUEUE_COUNT]);
+double sw_rank_time_left(const struct rank *r);
+/* Lets so many seconds pass, until its next event or less. */
+void sw_rank_go_on(struct rank *r, double seconds);
 
 /* ---- meet.c ---- */
 

@@ -1,95 +1,148 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speeds of the queues of a rank. Work that runs at once shares processors, as by the system, the
-// disk, and the bandwidth of memory.
+// Speeds of the queues of a unit. Work of a rank that runs at once shares processors, as by the
+// system, the disk, and the bandwidth of memory. Work of all its ranks shares links, disks and
+// hosts. These are divided one after the other: a later one may leave a part of an earlier one
+// unused, but none is used above its rate.
 #include "walk/ranks.h"
 
-/* Threads that want processors, all of them equally much; or a queue that wants bandwidth. */
-struct wish {
-    enum sw_queue queue;
-    int n_threads;
-    double each;
-};
-
-/* The most that each thread gets so that at most `cores` are in use. Threads that want less get
- * what they want; the others share equally. */
-static double fair_level(const struct wish *wishes, int n, double cores)
+/* Divides a thing among its flows so that at most `there` is in use: multiplies the speed of each
+ * by the part that it gets of what it wants. Those that want less than the level get all of it; the
+ * others get the level. */
+static void divide(const struct flow *flows, int n, double there)
 {
     double level = INFINITY;
-    for (int pass = 0; pass <= n; pass++) { /* each pass satisfies at least one more wish */
-        double left = cores;
+    for (int pass = 0; pass <= n; pass++) { /* each pass satisfies at least one more flow */
+        double left = there;
         int n_more = 0;
         for (int i = 0; i < n; i++) {
-            const bool content = pass > 0 && wishes[i].each <= level;
-            left -= content ? wishes[i].n_threads * wishes[i].each : 0;
-            n_more += content ? 0 : wishes[i].n_threads;
+            const double each = flows[i].share * *flows[i].speed;
+            const bool content = pass > 0 && each <= level;
+            left -= content ? flows[i].n * each : 0;
+            n_more += content ? 0 : flows[i].n;
         }
         if (n_more == 0) {
-            return INFINITY;
+            return;
         }
         level = left / n_more;
     }
-    return level;
+    for (int i = 0; i < n; i++) {
+        *flows[i].speed *= fmin(1, level / (flows[i].share * *flows[i].speed));
+    }
 }
 
-/* cores: processors that the work of a queue occupies at speed 1; 0 = it wants none */
-static void add_wish(enum sw_queue queue, double cores, const double *speed, struct wish *wishes,
-                     int *n)
+/* ---- within a rank ---- */
+
+/* Adds threads that want processors, all of them equally much. cores: those that the work occupies
+ * at speed 1; 0 = it wants none */
+static int add_threads(double cores, double *speed, struct flow *flows, int n)
 {
     if (cores > 0) {
         const int n_threads = (int)sw_max_i64(1, (int64_t)ceil(cores - 0.05));
-        wishes[(*n)++] = (struct wish){queue, n_threads, cores * speed[queue] / n_threads};
+        flows[n++] = (struct flow){0, n_threads, cores / n_threads, speed};
     }
+    return n;
 }
 
-/* Multiplies the speed of each queue by the part of its processors that it gets. */
-static void share_cores(const struct rank *r, double speed[SW_QUEUE_COUNT])
+static int add_bandwidth(double bandwidth, double *speed, struct flow *flows, int n)
 {
-    struct wish wishes[SW_QUEUE_COUNT];
-    int n = 0;
-    if (r->kernel > 0) {
-        add_wish(SW_QUEUE_COMPUTE, r->kernel_cores, speed, wishes, &n);
+    if (bandwidth > 0) {
+        flows[n++] = (struct flow){0, 1, bandwidth, speed};
     }
+    return n;
+}
+
+static bool is_served(const struct line *line)
+{
+    return line->serving && line->delay == 0;
+}
+
+static void share_cores(struct rank *r)
+{
+    struct flow flows[SW_QUEUE_COUNT];
+    int n = r->kernel > 0 ? add_threads(r->kernel_cores, &r->speed[SW_QUEUE_COMPUTE], flows, 0) : 0;
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        if (r->lines[q].serving && r->lines[q].delay == 0) {
-            add_wish((enum sw_queue)q, r->lines[q].cores, speed, wishes, &n);
+        if (is_served(&r->lines[q])) {
+            n = add_threads(r->lines[q].cores, &r->speed[q], flows, n);
         }
     }
-    const double level = n > 0 ? fair_level(wishes, n, r->pace->cores) : INFINITY;
-    for (int i = 0; i < n; i++) {
-        speed[wishes[i].queue] *= fmin(1, level / wishes[i].each);
-    }
+    divide(flows, n, r->pace->cores);
 }
 
-/* Multiplies the speed of each queue by the part that it gets of the bandwidth that it wants. */
-static void share_bandwidth(const struct rank *r, double speed[SW_QUEUE_COUNT])
+static void share_bandwidth(struct rank *r)
 {
-    struct wish wishes[SW_QUEUE_COUNT];
-    int n = 0;
-    if (r->kernel > 0 && r->kernel_bandwidth > 0) {
-        wishes[n++] =
-            (struct wish){SW_QUEUE_COMPUTE, 1, r->kernel_bandwidth * speed[SW_QUEUE_COMPUTE]};
-    }
+    struct flow flows[SW_QUEUE_COUNT];
+    int n = r->kernel > 0
+                ? add_bandwidth(r->kernel_bandwidth, &r->speed[SW_QUEUE_COMPUTE], flows, 0)
+                : 0;
     for (int q = SW_QUEUE_COMM; q < r->end; q++) {
-        const struct line *line = &r->lines[q];
-        if (line->serving && line->delay == 0 && line->bandwidth > 0) {
-            wishes[n++] = (struct wish){(enum sw_queue)q, 1, line->bandwidth * speed[q]};
+        if (is_served(&r->lines[q])) {
+            n = add_bandwidth(r->lines[q].bandwidth, &r->speed[q], flows, n);
         }
     }
-    const double level = n > 1 ? fair_level(wishes, n, 1) : INFINITY;
-    for (int i = 0; i < n; i++) {
-        speed[wishes[i].queue] *= fmin(1, level / wishes[i].each);
-    }
+    divide(flows, n, 1);
 }
 
-void sw_rank_speeds(const struct rank *r, double speed[SW_QUEUE_COUNT])
+static void share_in_rank(struct rank *r)
 {
     const bool both = r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
-        speed[q] = disk && both ? r->pace->disk_share : 1;
+        r->speed[q] = disk && both ? r->pace->disk_share : 1;
     }
     if (r->pace->cores > 0) {
-        share_cores(r, speed);
+        share_cores(r);
     }
-    share_bandwidth(r, speed);
+    share_bandwidth(r);
+}
+
+/* ---- links, disks and hosts ---- */
+
+/* Puts the uses of a queue into the list, which is kept in the order of ids. */
+static int add_flows(struct rank *r, int queue, struct flow *flows, int n)
+{
+    const struct sw_way *way = &r->pace->ways[r->lines[queue].way - 1];
+    for (int i = 0; i < way->n; i++) {
+        const struct sw_shared *shared = &r->asked->shared[way->uses[i].kind];
+        const struct flow flow = {shared->id, shared->n, way->uses[i].share, &r->speed[queue]};
+        int at = n++;
+        for (; at > 0 && flows[at - 1].id > flow.id; at--) {
+            flows[at] = flows[at - 1];
+        }
+        flows[at] = flow;
+    }
+    return n;
+}
+
+void sw_unit_speeds(const struct clock *c, const struct unit *u)
+{
+    int n = 0;
+    for (int i = 0; i < u->n; i++) {
+        struct rank *r = &c->ranks[u->who[i]];
+        share_in_rank(r);
+        for (int q = SW_QUEUE_COMM; q < r->end && r->asked->shared; q++) {
+            if (is_served(&r->lines[q]) && r->lines[q].way > 0) {
+                n = add_flows(r, q, c->flows, n);
+            }
+        }
+    }
+    for (int i = 0; i < n;) {
+        int k = 1;
+        while (i + k < n && c->flows[i + k].id == c->flows[i].id) {
+            k++;
+        }
+        divide(&c->flows[i], k, 1);
+        i += k;
+    }
+}
+
+double sw_rank_crowd(const struct rank *r, const struct sw_cost *cost)
+{
+    double most = 1;
+    if (cost->way > 0 && r->asked->shared) {
+        const struct sw_way *way = &r->pace->ways[cost->way - 1];
+        for (int i = 0; i < way->n; i++) {
+            most = fmax(most, way->uses[i].share * r->asked->shared[way->uses[i].kind].n);
+        }
+    }
+    return most;
 }

@@ -258,7 +258,7 @@ sw_status sw_speeds_stages(struct sw_clock_rank *stages, const struct sw_speeds 
     struct pricing pricing = {speeds, unknown};
     const struct sw_prices prices = {price, &pricing};
     memset(unknown, 0, SW_LOAD_COUNT * sizeof *unknown);
-    return sw_clock_priced_stages(stages, n, &prices, seconds);
+    return sw_clock_priced(stages, n, NULL, &prices, seconds);
 }
 
 /* ---- the time of a step alone ---- */

@@ -20,6 +20,7 @@ struct wish {
     int devices;         /* of a node */
     double near, far;    /* bytes/s of links in a node, and between nodes; 0 = they cost nothing */
     bool is_all_product; /* memory and launches cost nothing */
+    int drives;          /* slow ones of a node; 0 = as they are */
 };
 
 static const char *put_cluster(const struct wish *wish)
@@ -48,6 +49,12 @@ static const char *put_cluster(const struct wish *wish)
     if (wish->is_all_product) {
         c->device.bandwidth.value = c->host.bandwidth.value = FAST * 1e9;
         c->device.launch.value = 0;
+    }
+    for (int i = 0; i < c->n_disks && wish->drives > 0; i++) {
+        c->disks[i].count.value = wish->drives;
+        c->disks[i].read.value = 4e8;
+        c->disks[i].write.value = 3e8;
+        c->disks[i].duplex = false;
     }
     sw_cluster_write(c, &text);
     test_put("cluster.json", text.ptr);
@@ -125,8 +132,8 @@ static void free_links_leave_computation_and_the_bubble(void **state)
     }
 }
 
-/* Bytes that a rank sends along the data axis, as the plan counts them. */
-static double sent_along_data(const char *config, const struct wish *wish, int ranks)
+/* Bytes that a rank sends along an axis, as the plan counts them. */
+static double sent_along(unsigned axis, const char *config, const struct wish *wish, int ranks)
 {
     struct sw_engine_options o = options_of(config);
     struct sw_str device = {0};
@@ -137,22 +144,37 @@ static double sent_along_data(const char *config, const struct wish *wish, int r
         fail_msg("%s", sw_error_message());
     }
     const struct sw_plan *p = sw_engine_facts(lineup.stages[0].engine).plan;
-    const double bytes = (double)sw_plan_group_bytes(p, SW_GROUP_DATA);
+    const int group = axis == SW_AXIS_DATA ? SW_GROUP_DATA : sw_plan_group(p, 1U << axis);
+    const double bytes = (double)sw_plan_group_bytes(p, group);
     sw_lineup_close(&lineup);
     sw_str_fini(&device);
     return bytes;
 }
 
+/* The bytes of an axis are those of the plan, and nothing else takes time. */
 static void one_slow_link_takes_its_bytes_over_its_rate(void **state)
 {
     (void)state;
-    static const char *const configs[] = {
-        HEAD "\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 3}}",
-        HEAD "\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 1}}"};
-    for (size_t i = 0; i < SW_LEN(configs); i++) {
+    static const struct {
+        const char *config;
+        enum sw_axis axis;
+    } cases[] = {
+        {HEAD "\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 3}}",
+         SW_AXIS_DATA},
+        {HEAD "\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 1}}",
+         SW_AXIS_DATA},
+        {HEAD "\"train_micro_batch_size_per_gpu\": 1, \"spillway\": {\"mesh\": {\"tensor\": 2}}}",
+         SW_AXIS_TENSOR},
+        {HEAD "\"train_micro_batch_size_per_gpu\": 1, \"spillway\": {\"mesh\": {\"context\": 2}, "
+              "\"sequence_parallel\": false}}",
+         SW_AXIS_CONTEXT}};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
         const struct wish slow = {.devices = 1, .far = 1e6, .is_all_product = true};
-        const double bytes = sent_along_data(configs[i], &slow, 2);
-        const double seconds = seconds_of(configs[i], &slow, 2);
+        double bytes = sent_along(cases[i].axis, cases[i].config, &slow, 2);
+        if (cases[i].axis == SW_AXIS_CONTEXT) { /* gradients are added over it, too */
+            bytes += sent_along(SW_AXIS_DATA, cases[i].config, &slow, 2);
+        }
+        const double seconds = seconds_of(cases[i].config, &slow, 2);
         assert_true(bytes > 1e6);
         if (!(fabs(seconds / (bytes / slow.far) - 1) < 0.01)) {
             fail_msg("case %zu: %g bytes at %g a second, a step of %g s", i, bytes, slow.far,
@@ -161,9 +183,32 @@ static void one_slow_link_takes_its_bytes_over_its_rate(void **state)
     }
 }
 
+/* Everything is on slow drives, which bound the step. */
+static void twice_the_drives_are_never_slower(void **state)
+{
+    (void)state;
+    static const char config[] =
+        HEAD "\"train_micro_batch_size_per_gpu\": 1, \"zero_optimization\": {\"stage\": 3, "
+             "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/nvme\"}, "
+             "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/nvme\"}}, "
+             "\"spillway\": {\"host_memory\": \"128MiB\"}}";
+    double first = 0, before = INFINITY;
+    for (int drives = 1; drives <= 64; drives *= 2) {
+        const double seconds =
+            seconds_of(config, &(struct wish){.devices = 2, .drives = drives}, 2);
+        if (!(seconds <= before * (1 + 1e-12))) {
+            fail_msg("%d drives: a step of %g s; half of them: %g s", drives, seconds, before);
+        }
+        first = drives == 1 ? seconds : first;
+        before = seconds;
+    }
+    assert_true(before < first / 4);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(free_links_leave_computation_and_the_bubble),
     cmocka_unit_test(one_slow_link_takes_its_bytes_over_its_rate),
+    cmocka_unit_test(twice_the_drives_are_never_slower),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};

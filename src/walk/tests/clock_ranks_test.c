@@ -413,6 +413,70 @@ static void a_deadlock_names_ranks_and_instructions(void **state)
     }
 }
 
+/* ---- what ranks share ---- */
+
+/* All of link 0; a third of link 0 and all of link 1. */
+static const struct sw_way ways[] = {{.uses = {{0, 1.0}}, .n = 1},
+                                     {.uses = {{0, 1.0 / 3}, {1, 1.0}}, .n = 2}};
+
+static void put_way(struct own *o, int32_t way)
+{
+    o->costs[o->program.n_instrs - 1][0].way = o->costs[o->program.n_instrs - 1][1].way = way;
+}
+
+/* Ranks 0 and 1 copy over one link for 10 s each, rank 1 from 4 s on. Rank 2 has the link for
+ * itself, and rank 3 stands for five ranks that share it. */
+static void a_link_is_shared_while_it_is_used(void **state)
+{
+    (void)state;
+    static const struct sw_shared shared[RANKS][1] = {{{0, 1}}, {{0, 1}}, {{1, 1}}, {{2, 5}}};
+    static const double wanted[RANKS] = {16, 20, 10, 50};
+    struct world w;
+    static struct own own[RANKS];
+    struct sw_clock_report report;
+    open_own(&w, own);
+    for (int r = 0; r < RANKS; r++) {
+        add_own(&own[r], SW_VERB_KERNEL, SW_QUEUE_COMPUTE, 0, r == 1 ? 4 : 0);
+        add_own(&own[r], SW_VERB_COPY_IN, SW_QUEUE_H2D, 0, 10);
+        put_way(&own[r], 1);
+        w.paces[r].ways = ways;
+        w.ranks[r].shared = shared[r];
+    }
+    w.ranks[3].report = &report;
+    walk_world(&w);
+    for (int r = 0; r < RANKS; r++) {
+        assert_true(fabs(w.ranks[r].seconds - wanted[r]) < 1e-9);
+    }
+    assert_true(report.alone[SW_QUEUE_H2D] == 50); /* while all five copy */
+    sw_free(report.instrs);
+}
+
+/* A copy that wants a third of a link gets it; the other one gets the rest. Queues of one rank
+ * share as those of several do. */
+static void who_wants_less_than_its_share_gets_it(void **state)
+{
+    (void)state;
+    static const struct sw_shared shared[2] = {{0, 1}, {1, 1}};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        struct world w;
+        static struct own own[RANKS];
+        open_own(&w, own);
+        for (int k = 0; k < 2; k++) {
+            struct own *o = &own[ranks > 1 ? k : 0];
+            add_own(o, k ? SW_VERB_COPY_OUT : SW_VERB_COPY_IN, k ? SW_QUEUE_D2H : SW_QUEUE_H2D, 0,
+                    k ? 9 : 6);
+            put_way(o, 1 + k);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            w.paces[r].ways = ways;
+            w.ranks[r].shared = shared;
+        }
+        walk_world(&w); /* 6 s of all of it take 9 at two thirds */
+        assert_true(fabs(w.ranks[0].seconds - 9) < 1e-9);
+        assert_true(fabs(w.ranks[1].seconds - (ranks > 1 ? 9 : 0)) < 1e-9);
+    }
+}
+
 static void survives_lack_of_memory(void **state)
 {
     (void)state;
@@ -444,6 +508,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(opposite_orders_on_two_queues_pass),
     cmocka_unit_test(a_message_couples_both_sides),
     cmocka_unit_test(a_deadlock_names_ranks_and_instructions),
+    cmocka_unit_test(a_link_is_shared_while_it_is_used),
+    cmocka_unit_test(who_wants_less_than_its_share_gets_it),
     cmocka_unit_test(survives_lack_of_memory),
 };
 
