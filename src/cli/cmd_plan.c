@@ -380,11 +380,27 @@ static sw_status text_of_rows(const struct run *run, const struct sw_engine_opti
     return sw_plan_scale_text(o, &wanted, out);
 }
 
+static sw_status write_picture(const struct run *run, const char *json)
+{
+    const sw_status st = sw_report_picture(json, run->picture);
+    if (st >= 0 && !run->json) {
+        printf("picture: %s\n", run->picture);
+    }
+    return st;
+}
+
+/* A picture has the rows that were printed, if these are JSON. */
 static sw_status print_rows(const struct run *run, const struct sw_engine_options *o)
 {
     char *out = NULL;
-    const sw_status st = text_of_rows(run, o, run->json, &out);
+    sw_status st = text_of_rows(run, o, run->json, &out);
     printf("%s", out ? out : "");
+    if (st >= 0 && run->picture && !run->json) {
+        sw_text_free(out);
+        out = NULL;
+        st = text_of_rows(run, o, true, &out);
+    }
+    st = st < 0 || !run->picture ? st : write_picture(run, out);
     sw_text_free(out);
     return st;
 }
@@ -394,13 +410,9 @@ static sw_status draw_cluster(const struct run *run, const struct sw_engine_opti
     struct sw_plan_cluster on = run->on;
     char *json = NULL;
     on.json = true;
-    sw_status st =
-        run->has_rows ? text_of_rows(run, o, true, &json) : sw_plan_cluster_text(o, &on, &json);
-    st = st < 0 ? st : sw_report_picture(json, run->picture);
+    sw_status st = sw_plan_cluster_text(o, &on, &json);
+    st = st < 0 ? st : write_picture(run, json);
     sw_text_free(json);
-    if (st >= 0 && !run->json) {
-        printf("picture: %s\n", run->picture);
-    }
     return st;
 }
 
@@ -444,7 +456,7 @@ static int show(const struct command *command, const struct run *run)
              : searches      ? print_search(run, &options)
              : run->has_rows ? print_rows(run, &options)
                              : print_plan(run, &options, choice);
-        st = st < 0 || !run->picture ? st : draw_cluster(run, &options);
+        st = st < 0 || !run->picture || run->has_rows ? st : draw_cluster(run, &options);
         status = st >= 0 ? CLI_DONE : cli_error(command, CLI_REFUSED);
     }
     sw_train_setup_close(setup);

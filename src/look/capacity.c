@@ -78,35 +78,29 @@ static void print_row(const struct result *one, struct sw_str *out)
     if (*one->why) {
         sw_str_printf(out, "  %s\n", one->why);
     }
-}
-
-static void put_text(const char *before, const char *text, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_string(text, strlen(text), out);
-}
-
-static void put_number(const char *before, double x, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_f64(x, out);
+    if (c->note) {
+        sw_str_printf(out, "  note: %s\n", c->note);
+    }
 }
 
 static void put_row(const struct result *one, struct sw_str *out)
 {
     const struct pub_capacity *c = one->of;
-    put_text("{\"id\":", c->id, out);
-    put_text(",\"unit\":", c->unit, out);
-    put_number(",\"published\":", c->published, out);
+    sw_look_put_text("{\"id\":", c->id, out);
+    sw_look_put_text(",\"unit\":", c->unit, out);
+    sw_look_put_number(",\"published\":", c->published, out);
     if (c->rule) {
-        put_number(",\"by_bytes\":", one->by_bytes, out);
-        put_number(",\"error\":", one->error, out);
+        sw_look_put_number(",\"by_bytes\":", one->by_bytes, out);
+        sw_look_put_number(",\"error\":", one->error, out);
     }
     if (one->fits || *one->why) {
         sw_str_printf(out, ",\"fits\":%s", one->fits ? "true" : "false");
     }
     if (*one->why) {
-        put_text(",\"refused\":", one->why, out);
+        sw_look_put_text(",\"refused\":", one->why, out);
+    }
+    if (c->note) {
+        sw_look_put_text(",\"note\":", c->note, out);
     }
     if (one->most.layers > 0) {
         sw_str_printf(out, ",\"most_parameters\":%lld,\"all_tried\":%s",

@@ -135,24 +135,12 @@ static void print_text(const struct report *r, struct sw_str *out)
 
 /* ---- JSON ---- */
 
-static void put_number(const char *before, double x, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_f64(x, out);
-}
-
-static void put_string(const char *before, const char *text, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_string(text, strlen(text), out);
-}
-
 static void put_value(const struct report *r, const char *before, enum choice_family family, int v,
                       struct sw_str *out)
 {
     struct sw_str name = {0};
     sw_choice_print(&r->choices, family, v, &name);
-    put_string(before, sw_str_text(&name), out);
+    sw_look_put_text(before, sw_str_text(&name), out);
     sw_str_fini(&name);
 }
 
@@ -160,21 +148,22 @@ static void put_best(const struct report *r, const struct sw_choice_try *t, stru
 {
     char edits[CHOICE_EDITS][CHOICE_EDIT];
     const int n = sw_choice_edits(&r->choices, &t->choice, edits);
-    put_number("{\"step_seconds\":", t->seconds, out);
-    put_number(",\"tflops_per_device\":", t->flops / t->seconds / 1e12, out);
-    put_string(",\"bound\":", sw_queue_name(t->bound), out);
+    sw_look_put_number("{\"step_seconds\":", t->seconds, out);
+    sw_look_put_number(",\"tflops_per_device\":", t->flops / t->seconds / 1e12, out);
+    sw_look_put_text(",\"bound\":", sw_queue_name(t->bound), out);
     if (r->wanted->tokens > 0) {
-        put_number(",\"days\":", hours_of(r, t) / 24, out);
+        sw_look_put_number(",\"days\":", hours_of(r, t) / 24, out);
     }
     if (r->wanted->price > 0) {
-        put_number(",\"money\":", money_of(r, t), out);
+        sw_look_put_number(",\"money\":", money_of(r, t), out);
     }
     for (int f = 0; f < CHOICE_COUNT; f++) {
-        put_string(f > 0 ? "," : ",\"choices\":{", sw_choice_name((enum choice_family)f), out);
+        sw_look_put_text(f > 0 ? "," : ",\"choices\":{", sw_choice_name((enum choice_family)f),
+                         out);
         put_value(r, ":", (enum choice_family)f, t->choice.at[f], out);
     }
     for (int i = 0; i < n; i++) {
-        put_string(i > 0 ? "," : "},\"sets\":[", edits[i], out);
+        sw_look_put_text(i > 0 ? "," : "},\"sets\":[", edits[i], out);
     }
     sw_str_puts(out, "]}");
 }
@@ -183,15 +172,15 @@ static void put_lost(const struct report *r, const struct sw_choice_try *t, stru
 {
     switch (t->result) {
     case SW_MESH_FITS:
-        put_number(",\"slower\":", slower(r, t), out);
-        put_string(",\"bound\":", sw_queue_name(t->bound), out);
+        sw_look_put_number(",\"slower\":", slower(r, t), out);
+        sw_look_put_text(",\"bound\":", sw_queue_name(t->bound), out);
         return;
     case SW_MESH_MISSES:
         sw_str_printf(out, ",\"missing_bytes\":%zu", t->missing);
-        put_string(",\"tier\":", sw_tier_name(t->tier), out);
+        sw_look_put_text(",\"tier\":", sw_tier_name(t->tier), out);
         return;
     case SW_MESH_REFUSED:
-        put_string(",\"refused\":", t->refused, out);
+        sw_look_put_text(",\"refused\":", t->refused, out);
     }
 }
 
@@ -199,7 +188,7 @@ static void put_family(const struct report *r, enum choice_family family, struct
 {
     const int taken = r->found.tries[0].choice.at[family];
     const char *before = "{\"value\":";
-    put_string("", sw_choice_name(family), out);
+    sw_look_put_text("", sw_choice_name(family), out);
     sw_str_puts(out, ":[");
     for (int v = 0; v < r->choices.space.n_values[family]; v++) {
         const struct sw_choice_try *t =
@@ -216,7 +205,7 @@ static void put_family(const struct report *r, enum choice_family family, struct
 
 static void print_json(const struct report *r, struct sw_str *out)
 {
-    put_string("{\"name\":", r->cluster->name, out);
+    sw_look_put_text("{\"name\":", r->cluster->name, out);
     sw_str_printf(out, ",\"nodes\":%lld,\"ranks\":%d,\"samples\":%lld,\"tried\":%d,\"fit\":%d",
                   (long long)r->wanted->nodes, r->choices.ranks, (long long)r->choices.samples,
                   r->found.n, r->found.n_fit);

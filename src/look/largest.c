@@ -10,6 +10,7 @@
 
 /* By the planner's measure of its work: about half a minute of a processor. */
 static const int64_t MOST_INSTRS = INT64_C(48) << 18;
+enum { MOST = SW_MODEL_MOST_LAYERS };
 
 struct state {
     const struct sw_engine_options *options;
@@ -125,8 +126,8 @@ static sw_status find(struct state *s, int64_t from)
     for (int64_t n = from; n >= 1 && !fits; n /= 2) {
         SW_TRY(try_layers(s, n, &fits));
     }
-    while (s->best.layers > 0 && s->least.layers == 0 && may_go_on(s)) {
-        SW_TRY(try_layers(s, 2 * s->best.layers, &fits));
+    while (s->best.layers > 0 && s->best.layers < MOST && s->least.layers == 0 && may_go_on(s)) {
+        SW_TRY(try_layers(s, sw_min_i64(2 * s->best.layers, MOST), &fits));
     }
     while (s->best.layers > 0 && s->least.layers - s->best.layers > 1 && may_go_on(s)) {
         SW_TRY(try_layers(s, s->best.layers + (s->least.layers - s->best.layers) / 2, &fits));
@@ -142,16 +143,7 @@ static void print_text(const struct state *s, const struct sw_cluster *c, struct
     sw_str_printf(out, "on %s: %s%lld layers fit on %d ranks, %lld parameters (%.4g billion)\n",
                   c->name, s->is_cut ? "at least " : "", (long long)s->best.layers, s->ranks,
                   (long long)s->best.parameters, (double)s->best.parameters / 1e9);
-    sw_str_printf(out, "%-22s %16s %16s %8s\n", "bytes of a rank", "it takes", "there are",
-                  "share");
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        const size_t taken = s->best.bytes[t], there = s->best.there[t];
-        sw_str_printf(out, "  %-20s %16zu %16zu", sw_tier_name((enum sw_tier)t), taken, there);
-        if (there > 0) {
-            sw_str_printf(out, " %7.2f%%", 100 * (double)taken / (double)there);
-        }
-        sw_str_putc(out, '\n');
-    }
+    sw_look_print_tiers(s->best.bytes, s->best.there, out);
     if (s->least.layers > 0) {
         sw_str_printf(out, "%lld layers lack %zu bytes (%s) of %s memory\n",
                       (long long)s->least.layers, s->least.missing,
@@ -160,22 +152,18 @@ static void print_text(const struct state *s, const struct sw_cluster *c, struct
     }
     if (s->is_cut) {
         sw_str_puts(out, "others were not tried, as planning them takes long\n");
+    } else if (s->best.layers == MOST) {
+        sw_str_puts(out, "a model has no more layers\n");
     }
 }
 
 static void print_json(const struct state *s, const struct sw_cluster *c, struct sw_str *out)
 {
-    sw_str_puts(out, "{\"name\":");
-    sw_json_write_string(c->name, strlen(c->name), out);
-    sw_str_printf(out, ",\"ranks\":%d,\"layers\":%lld,\"parameters\":%lld,\"all_tried\":%s",
+    sw_look_put_text("{\"name\":", c->name, out);
+    sw_str_printf(out, ",\"ranks\":%d,\"layers\":%lld,\"parameters\":%lld,\"all_tried\":%s,",
                   s->ranks, (long long)s->best.layers, (long long)s->best.parameters,
                   s->is_cut ? "false" : "true");
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        sw_str_printf(out, "%s\"%s\":{\"bytes\":%zu,\"there_are\":%zu}",
-                      t > 0 ? "," : ",\"tiers\":{", sw_tier_name((enum sw_tier)t), s->best.bytes[t],
-                      s->best.there[t]);
-    }
-    sw_str_putc(out, '}');
+    sw_look_put_tiers(s->best.bytes, s->best.there, out);
     if (s->least.layers > 0) {
         sw_str_printf(out, ",\"next\":{\"layers\":%lld,\"missing_bytes\":%zu,\"tier\":\"%s\"}",
                       (long long)s->least.layers, s->least.missing, sw_tier_name(s->least.tier));

@@ -95,39 +95,20 @@ static void print_text(const struct report *r, struct sw_str *out)
                   (long long)on->ranks, on->ranks == 1 ? "" : "s", (long long)on->nodes,
                   on->nodes == 1 ? "" : "s", r->cluster->node.devices.value,
                   r->cluster->device.name);
-    sw_str_printf(out, "%-22s %16s %16s %8s\n", "bytes of a rank", "it takes", "there are",
-                  "share");
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        sw_str_printf(out, "  %-20s %16zu %16zu", sw_tier_name((enum sw_tier)t), r->bytes[t],
-                      r->there[t]);
-        if (r->there[t] > 0) {
-            sw_str_printf(out, " %7.2f%%", 100 * (double)r->bytes[t] / (double)r->there[t]);
-        }
-        sw_str_putc(out, '\n');
-    }
+    sw_look_print_tiers(r->bytes, r->there, out);
     print_time(r, out);
-}
-
-static void print_number(const char *before, double x, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_f64(x, out);
 }
 
 static sw_status print_json(const struct report *r, const struct sw_lineup *lineup,
                             struct sw_str *out)
 {
-    sw_str_puts(out, "{\"name\":");
-    sw_json_write_string(r->cluster->name, strlen(r->cluster->name), out);
-    sw_str_printf(out, ",\"nodes\":%lld,\"ranks\":%lld,\"tiers\":{", (long long)r->on->nodes,
+    sw_look_put_text("{\"name\":", r->cluster->name, out);
+    sw_str_printf(out, ",\"nodes\":%lld,\"ranks\":%lld,", (long long)r->on->nodes,
                   (long long)r->on->ranks);
-    for (int t = 0; t < SW_TIER_COUNT; t++) {
-        sw_str_printf(out, "%s\"%s\":{\"bytes\":%zu,\"there_are\":%zu}", t > 0 ? "," : "",
-                      sw_tier_name((enum sw_tier)t), r->bytes[t], r->there[t]);
-    }
-    print_number("},\"step_seconds\":", r->clock.seconds, out);
-    print_number(",\"tflops_per_device\":", tflops_of(r), out);
-    print_number(",\"flops\":", r->flops, out);
+    sw_look_put_tiers(r->bytes, r->there, out);
+    sw_look_put_number(",\"step_seconds\":", r->clock.seconds, out);
+    sw_look_put_number(",\"tflops_per_device\":", tflops_of(r), out);
+    sw_look_put_number(",\"flops\":", r->flops, out);
     sw_str_printf(out, ",\"bound\":\"%s\"", sw_queue_name(r->clock.bound));
     for (int k = 0; k < 2; k++) {
         const double *of = k == 0 ? r->clock.part : r->clock.alone;

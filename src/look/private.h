@@ -9,6 +9,18 @@
  * was written, it frees the text and returns the error. */
 sw_status sw_look_give(sw_status st, struct sw_str *text, char **out);
 
+/* ---- write.c: parts of JSON and of tables ---- */
+
+/* Appends `before` and a number, or a string; NULL: null. */
+void sw_look_put_number(const char *before, double x, struct sw_str *out);
+void sw_look_put_text(const char *before, const char *text, struct sw_str *out);
+/* Appends the bytes of a rank by tier against what there is, as a member of an object, or as a
+ * table. */
+void sw_look_put_tiers(const size_t bytes[SW_TIER_COUNT], const size_t there[SW_TIER_COUNT],
+                       struct sw_str *out);
+void sw_look_print_tiers(const size_t bytes[SW_TIER_COUNT], const size_t there[SW_TIER_COUNT],
+                         struct sw_str *out);
+
 /* ---- cluster_step.c ---- */
 
 /* Walks a step of all stages at a cluster's rates. A pipeline needs a mesh without accounting.

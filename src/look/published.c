@@ -265,45 +265,25 @@ static void print_text(const struct report *r, struct sw_str *out)
 
 /* ---- JSON ---- */
 
-static void put_text(const char *before, const char *text, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    if (text) {
-        sw_json_write_string(text, strlen(text), out);
-    } else {
-        sw_str_puts(out, "null");
-    }
-}
-
-static void put_number(const char *before, double x, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_f64(x, out);
-}
-
 static void put_prediction(const char *key, const struct pub_prediction *p, const char *why,
                            struct sw_str *out)
 {
     sw_str_printf(out, ",\"%s\":{", key);
     if (*why) {
-        put_text("\"refused\":", why, out);
+        sw_look_put_text("\"refused\":", why, out);
     } else {
-        put_number("\"step_seconds\":", p->seconds, out);
-        put_number(",\"tflops_per_device\":", p->tflops, out);
-        put_text(",\"bound\":", sw_queue_name(p->bound), out);
+        sw_look_put_number("\"step_seconds\":", p->seconds, out);
+        sw_look_put_number(",\"tflops_per_device\":", p->tflops, out);
+        sw_look_put_text(",\"bound\":", sw_queue_name(p->bound), out);
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-            put_text(q > 0 ? "," : ",\"of_step\":{", sw_queue_name((enum sw_queue)q), out);
-            put_number(":", p->part[q], out);
+            sw_look_put_text(q > 0 ? "," : ",\"of_step\":{", sw_queue_name((enum sw_queue)q), out);
+            sw_look_put_number(":", p->part[q], out);
         }
         sw_str_putc(out, '}');
         sw_str_printf(out, ",\"fits\":%s", p->fits ? "true" : "false");
-        put_text(",\"assumed\":", sw_str_text(&p->assumed), out);
-        for (int t = 0; t < SW_TIER_COUNT; t++) {
-            sw_str_printf(out, "%s\"%s\":{\"bytes\":%zu,\"there_are\":%zu}",
-                          t > 0 ? "," : ",\"tiers\":{", sw_tier_name((enum sw_tier)t), p->bytes[t],
-                          p->there[t]);
-        }
-        sw_str_putc(out, '}');
+        sw_look_put_text(",\"assumed\":", sw_str_text(&p->assumed), out);
+        sw_str_putc(out, ',');
+        sw_look_put_tiers(p->bytes, p->there, out);
     }
     sw_str_putc(out, '}');
 }
@@ -312,20 +292,20 @@ static void put_result(const struct result *one, struct sw_str *out)
 {
     const struct pub_run *run = one->run;
     static const char *const judges[] = {"judged", "range", "fits", "informative"};
-    put_text("{\"id\":", run->id, out);
-    put_text(",\"group\":", run->group->name, out);
-    put_text(",\"judge\":", judges[run->judge], out);
-    put_text(",\"cluster\":", run->cluster, out);
+    sw_look_put_text("{\"id\":", run->id, out);
+    sw_look_put_text(",\"group\":", run->group->name, out);
+    sw_look_put_text(",\"judge\":", judges[run->judge], out);
+    sw_look_put_text(",\"cluster\":", run->cluster, out);
     sw_str_printf(out, ",\"devices\":%lld,\"nodes\":%lld", (long long)run->devices,
                   (long long)run->nodes);
-    put_number(",\"parameters\":", run->model.parameters, out);
-    put_number(",\"published\":[", run->tflops[0], out);
-    put_number(",", run->tflops[1], out);
+    sw_look_put_number(",\"parameters\":", run->model.parameters, out);
+    sw_look_put_number(",\"published\":[", run->tflops[0], out);
+    sw_look_put_number(",", run->tflops[1], out);
     sw_str_putc(out, ']');
     put_prediction("predicted", &one->theirs, one->why[0], out);
     put_prediction("ours", &one->ours, one->why[1], out);
-    put_number(",\"error\":", one->error, out);
-    put_number(",\"tolerance\":", run->tolerance, out);
+    sw_look_put_number(",\"error\":", one->error, out);
+    sw_look_put_number(",\"tolerance\":", run->tolerance, out);
     sw_str_printf(out, ",\"met\":%s}", one->is_met ? "true" : "false");
 }
 
@@ -357,9 +337,9 @@ static sw_status print_json(const struct report *r, const char *capacities, stru
         const struct pub_group *group = &r->file->groups[g];
         double median, worst;
         if (errors_of(r, group, &median, &worst)) {
-            put_text(before, group->name, out);
-            put_number(":{\"median_error\":", median, out);
-            put_number(",\"worst_error\":", worst, out);
+            sw_look_put_text(before, group->name, out);
+            sw_look_put_number(":{\"median_error\":", median, out);
+            sw_look_put_number(",\"worst_error\":", worst, out);
             sw_str_putc(out, '}');
             before = ",";
         }

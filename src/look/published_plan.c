@@ -123,8 +123,28 @@ static void put_tier(const char *key, const char *where, struct sw_str *out)
     }
 }
 
-static void write_config(const struct pub_run *run, const struct pub_prediction *p, bool budgets,
-                         struct sw_str *out)
+/* Gives a node the drives that the run had. */
+static void fit_drives(const struct pub_run *run, struct sw_cluster *c)
+{
+    for (int i = 0; i < c->n_disks && run->setup.drives > 0; i++) {
+        c->disks[i].count.value = (double)run->setup.drives;
+    }
+}
+
+/* The budgets of the cluster, which the drives may change; or none. */
+static void put_budgets(const struct pub_run *run, const struct sw_cluster *c, bool budgets,
+                        struct sw_str *out)
+{
+    const double ranks = fmin((double)run->devices, c->node.devices.value);
+    if (!budgets) {
+        sw_str_puts(out, ",\"device_memory\":null,\"host_memory\":null,\"nvme_space\":null");
+    } else if (run->setup.drives > 0) {
+        sw_str_printf(out, ",\"nvme_space\":%.0f", floor(sw_cluster_disk_space(c) / ranks));
+    }
+}
+
+static void write_config(const struct pub_run *run, const struct pub_prediction *p,
+                         const struct sw_cluster *c, bool budgets, struct sw_str *out)
 {
     const struct pub_setup *s = &run->setup;
     sw_str_printf(out,
@@ -147,9 +167,8 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
     if (p->chunks > 1) {
         sw_str_printf(out, ",\"schedule\":\"interleaved\",\"chunks\":%lld", (long long)p->chunks);
     }
-    sw_str_puts(out, budgets ? "}}"
-                             : ",\"device_memory\":null,\"host_memory\":null,"
-                               "\"nvme_space\":null}}");
+    put_budgets(run, c, budgets, out);
+    sw_str_puts(out, "}}");
 }
 
 static void write_model(const struct pub_model *m, struct sw_str *out)
@@ -180,8 +199,12 @@ static void drop(struct asked *a)
 static sw_status ask(const struct pub_run *run, const struct pub_prediction *p, bool budgets,
                      struct asked *a)
 {
+    struct sw_cluster *c = NULL;
     *a = (struct asked){0};
-    write_config(run, p, budgets, &a->config);
+    SW_TRY(sw_cluster_open(run->cluster, &c));
+    fit_drives(run, c);
+    write_config(run, p, c, budgets, &a->config);
+    sw_cluster_close(c);
     write_model(&p->model, &a->model);
     sw_str_printf(&a->device, "sim:%s", run->cluster);
     a->options = (struct sw_engine_options){.config.text = a->config.ptr,
@@ -222,9 +245,7 @@ static void fit_cluster(const struct pub_run *run, const struct pub_fitted *fitt
     if (fitted->sustained > 0) {
         c->device.sustained.value = fitted->sustained;
     }
-    for (int i = 0; i < c->n_disks && run->setup.drives > 0; i++) {
-        c->disks[i].count.value = (double)run->setup.drives;
-    }
+    fit_drives(run, c);
 }
 
 static void find_tiers(const struct sw_lineup *lineup, struct pub_prediction *p)

@@ -172,12 +172,6 @@ static void print_text(const struct report *r, struct sw_str *out)
 
 /* ---- JSON ---- */
 
-static void put_number(const char *before, double x, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_f64(x, out);
-}
-
 static void put_row(const struct report *r, const struct row *row, struct sw_str *out)
 {
     sw_str_printf(out, "{\"nodes\":%lld,\"ranks\":%lld", (long long)row->nodes,
@@ -186,21 +180,21 @@ static void put_row(const struct report *r, const struct row *row, struct sw_str
         sw_str_puts(out, ",\"refused\":");
         sw_json_write_string(row->why, strlen(row->why), out);
     } else {
-        put_number(",\"samples\":", row->samples, out);
-        put_number(",\"tokens\":", row->tokens, out);
-        put_number(",\"step_seconds\":", row->seconds, out);
-        put_number(",\"samples_per_second\":", row->samples / row->seconds, out);
-        put_number(",\"linear_samples_per_second\":",
-                   row->samples / row->seconds / linear_of(r, row), out);
-        put_number(",\"tflops_per_device\":", tflops_of(row), out);
-        put_number(",\"of_linear\":", linear_of(r, row), out);
+        sw_look_put_number(",\"samples\":", row->samples, out);
+        sw_look_put_number(",\"tokens\":", row->tokens, out);
+        sw_look_put_number(",\"step_seconds\":", row->seconds, out);
+        sw_look_put_number(",\"samples_per_second\":", row->samples / row->seconds, out);
+        sw_look_put_number(",\"linear_samples_per_second\":",
+                           row->samples / row->seconds / linear_of(r, row), out);
+        sw_look_put_number(",\"tflops_per_device\":", tflops_of(row), out);
+        sw_look_put_number(",\"of_linear\":", linear_of(r, row), out);
         sw_str_printf(out, ",\"bound\":\"%s\"", sw_queue_name(row->bound));
     }
     if (!*row->why && r->wanted->tokens > 0) {
-        put_number(",\"days\":", hours_of(r, row) / 24, out);
+        sw_look_put_number(",\"days\":", hours_of(r, row) / 24, out);
     }
     if (!*row->why && r->wanted->price > 0) {
-        put_number(",\"money\":", money_of(r, row), out);
+        sw_look_put_number(",\"money\":", money_of(r, row), out);
     }
     sw_str_putc(out, '}');
 }

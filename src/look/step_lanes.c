@@ -24,23 +24,17 @@ static void take_span(void *ctx, const struct sw_clock_span *span)
     sw_lanes_add(&stage->lanes, (int)instr->queue, kind_of(instr), span->begin, span->end, 1);
 }
 
-static void put_number(const char *before, double x, struct sw_str *out)
-{
-    sw_str_puts(out, before);
-    sw_json_write_f64(x, out);
-}
-
 static void put_queue(const struct sw_lanes *lanes, int queue, struct sw_str *out)
 {
     struct sw_lane_block blocks[SW_LANE_BLOCKS];
     const int n = sw_lane_blocks(lanes, queue, blocks);
     sw_str_printf(out, "{\"queue\":\"%s\"", sw_queue_name((enum sw_queue)queue));
-    put_number(",\"busy_share\":", sw_lane_share(lanes, queue), out);
+    sw_look_put_number(",\"busy_share\":", sw_lane_share(lanes, queue), out);
     sw_str_puts(out, ",\"blocks\":[");
     for (int i = 0; i < n; i++) {
-        put_number(i > 0 ? ",[" : "[", blocks[i].begin, out);
-        put_number(",", blocks[i].end, out);
-        put_number(",", blocks[i].share, out);
+        sw_look_put_number(i > 0 ? ",[" : "[", blocks[i].begin, out);
+        sw_look_put_number(",", blocks[i].end, out);
+        sw_look_put_number(",", blocks[i].share, out);
         sw_str_printf(out, ",\"%s\"]", sw_lane_kind_name(blocks[i].kind));
     }
     sw_str_puts(out, "]}");
@@ -51,8 +45,8 @@ static void put_stage(const struct stage *stage, const struct sw_clock_rank *ran
 {
     const char *before = "";
     sw_str_printf(out, "%s{\"rank\":%d", number > 0 ? "," : "", number);
-    put_number(",\"seconds\":", rank->seconds, out);
-    put_number(",\"idle_share\":", rank->idle, out);
+    sw_look_put_number(",\"seconds\":", rank->seconds, out);
+    sw_look_put_number(",\"idle_share\":", rank->idle, out);
     sw_str_puts(out, ",\"queues\":[");
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (sw_lane_is_used(&stage->lanes, q)) {

@@ -63,6 +63,8 @@ struct sw_model_options {
 
 struct sw_model; /* the configuration of one family */
 
+/* Most layers of a model that is read. */
+enum { SW_MODEL_MOST_LAYERS = 10000 };
 enum { SW_MODEL_MAX_CLASSES = 8 };
 struct sw_model_ops {
     const char *model_type;

@@ -5,8 +5,6 @@
 
 #include "model/model.h"
 
-enum { MOST_LAYERS = 10000 };
-
 /* ---- single keys ---- */
 
 sw_status sw_model_read_amount(struct sw_json_doc *doc, const struct sw_json *config,
@@ -156,9 +154,9 @@ sw_status sw_model_read_sizes(struct sw_json_doc *doc, const struct sw_json *con
         }
     }
     /* a plan grows with the layers and takes long before it is refused */
-    if (model->layers > MOST_LAYERS) {
+    if (model->layers > SW_MODEL_MOST_LAYERS) {
         return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld; wanted at most %d", sw_json_name(doc),
-                       keys[SW_SIZE_LAYERS].key, (long long)model->layers, MOST_LAYERS);
+                       keys[SW_SIZE_LAYERS].key, (long long)model->layers, SW_MODEL_MOST_LAYERS);
     }
     model->max_tokens -= model->ops->extra_tokens;
     if (keys[SW_SIZE_TOKENS].key && model->max_tokens < 1) {
