@@ -343,15 +343,29 @@ static struct heads latent(struct build *b, sw_value x)
     return out;
 }
 
+/* With a cache, if the graph generates token by token. */
+static sw_value attention_of(struct build *b, const struct heads *h)
+{
+    const struct sw_attention_spec spec = attention_spec(b);
+    const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
+    return cache.tokens > 0 ? sw_nn_cached_attention(b->g, h->q, h->k, h->v, &spec, &cache)
+                            : sw_attention(b->g, h->q, h->k, h->v, &spec);
+}
+
+static sw_value packed_attention_of(struct build *b, sw_value qkv)
+{
+    const struct sw_attention_spec spec = attention_spec(b);
+    const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
+    return cache.tokens > 0 ? sw_nn_cached_packed(b->g, qkv, &spec, &cache)
+                            : sw_attention_packed(b->g, qkv, &spec);
+}
+
 static sw_value attend_latent(struct build *b, sw_value x)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
-    const struct sw_attention_spec spec = attention_spec(b);
-    const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
     const struct heads h = latent(b, x);
     const int64_t width = sw_max_i64(s->latent.nope + s->latent.rope, s->latent.value);
-    sw_value o = cache.tokens > 0 ? sw_nn_cached_attention(b->g, h.q, h.k, h.v, &spec, &cache)
-                                  : sw_attention(b->g, h.q, h.k, h.v, &spec);
+    sw_value o = attention_of(b, &h);
     if (s->latent.value < width) {
         o = sw_slice(b->g, split_heads(b, o, s->heads, width), 3, 0, s->latent.value);
         o = sw_reshape(b->g, o,
@@ -383,16 +397,13 @@ static sw_value attend(struct build *b, sw_value x)
         return attend_latent(b, x);
     }
     const struct sw_decoder_spec *s = &b->m->spec;
-    const struct sw_attention_spec spec = attention_spec(b);
-    const struct sw_nn_cache cache = {.layer = b->names.layer, .tokens = b->spec->cache_tokens};
     struct heads h;
     if (s->qkv == SW_QKV_SEPARATE) {
         h = separate(b, x);
     } else {
         const sw_value qkv = joint(b, x);
         if (s->qkv == SW_QKV_PACKED && !rotates(b)) {
-            return cache.tokens > 0 ? sw_nn_cached_packed(b->g, qkv, &spec, &cache)
-                                    : sw_attention_packed(b->g, qkv, &spec);
+            return packed_attention_of(b, qkv);
         }
         h = s->qkv == SW_QKV_PACKED ? by_group(b, qkv) : by_head(b, qkv);
     }
@@ -400,9 +411,7 @@ static sw_value attend(struct build *b, sw_value x)
         h.q = turn(b, h.q);
         h.k = turn(b, h.k);
     }
-    return with_sinks(b, cache.tokens > 0
-                             ? sw_nn_cached_attention(b->g, h.q, h.k, h.v, &spec, &cache)
-                             : sw_attention(b->g, h.q, h.k, h.v, &spec));
+    return with_sinks(b, attention_of(b, &h));
 }
 
 /* ---- a layer ---- */
