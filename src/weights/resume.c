@@ -201,7 +201,7 @@ static sw_status check_math(const struct sw_weights *w, const struct sw_weights_
         return SW_OK;
     }
     if (st >= 0 && w->config->spillway.allow_other_math) {
-        sw_log(SW_LOG_WARN,
+        sw_log(run->rank == 0 ? SW_LOG_WARN : SW_LOG_DEBUG,
                "%s: written under other arithmetic; continuing, because spillway.allow_other_math "
                "is set; changed: %s",
                sw_ckpt_path(ckpt), sw_str_text(&c.text));
