@@ -3,9 +3,11 @@
 // device, at stage 3 on 512 ranks, on NVMe with tiles, and vertically with 64 micro-batches. Models
 // of 175B and 1T parameters are planned on one rank with a budget, which includes the search for a
 // plan that fits. sw_plan_open of gpt2-tiny is timed alone. No memory for a model is allocated.
+// On clusters: each published run ("published"), 1T on 3072 devices in 64 stages ("stages"), and a
+// search of 175B on 512 devices ("search") have limits of time, and the first of memory, too.
 //
 //     bench_plan [--layers 32,64,128,256,512,1024] [--limit-s 120] [--rounds 3]
-//         [--case dense|ranks|nvme|vertical|175B|1T|tiny]
+//         [--case dense|ranks|nvme|vertical|175B|1T|tiny|published|stages|search]
 //
 // Each plan is made in its own process, so that it has its own memory peak. A plan that exceeds the
 // time limit is given up, and larger ones of its case are skipped. The time is the minimum over the
@@ -21,7 +23,9 @@
 #include <unistd.h>
 
 #include "engine/engine.h"
+#include "json/json.h"
 #include "model/model.h"
+#include "spillway/look.h"
 
 enum { MOST_SIZES = 16, TOKENS = 1024, VOCAB = 50257 };
 
@@ -234,6 +238,75 @@ done:
     return st;
 }
 
+/* ---- on clusters ---- */
+
+static sw_status plan_published(const struct args *args, const void *of, int layers,
+                                struct result *out)
+{
+    const struct sw_plan_published wanted = {.id = of, .ours = true};
+    const double begin = sw_now_s();
+    bool missed;
+    char *text = NULL;
+    (void)args, (void)layers;
+    const sw_status st = sw_plan_published_text(&wanted, &missed, &text);
+    sw_text_free(text);
+    out->seconds = sw_now_s() - begin;
+    return st;
+}
+
+static const struct on_cluster {
+    const char *name, *what, *cluster;
+    struct shape shape;
+    int64_t nodes;
+    double most_s;
+    const char *config;
+    bool searches;
+} on_clusters[] = {
+    {"stages",
+     "1T on 3072 devices: 64 stages, 512 micro-batches for each replica",
+     "dgx-a100-selene",
+     {128, 25600, 160, 2048, 51200},
+     384,
+     30,
+     "{\"train_micro_batch_size_per_gpu\": 1, \"gradient_accumulation_steps\": 512, "
+     "\"fp16\": {\"enabled\": true}, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
+     "{\"lr\": 0.0001}}, \"spillway\": {\"recompute\": \"blocks\", \"reduce\": \"boundary\", "
+     "\"mesh\": {\"pipe\": 64, \"tensor\": 8}}}",
+     false},
+    {"search",
+     "a search of 175B on 512 devices",
+     "azure-ndm-a100-v4",
+     {96, 12288, 96, 2048, 51200},
+     64,
+     120,
+     "{\"train_batch_size\": 1536, \"bf16\": {\"enabled\": true}, \"optimizer\": "
+     "{\"type\": \"AdamW\", \"params\": {\"lr\": 0.0001}}}",
+     true}};
+
+static sw_status plan_on_cluster(const struct args *args, const void *of, int layers,
+                                 struct result *out)
+{
+    const struct on_cluster *c = of;
+    char model[512], *text = NULL;
+    model_text(&c->shape, model, sizeof model);
+    struct sw_engine_options options = {.config.text = c->config,
+                                        .model.path = model,
+                                        .inputs.seq_len = c->shape.tokens,
+                                        .train = {.wanted = true, .no_dropout = true},
+                                        .plan.only = true};
+    struct sw_plan_cluster on = {.name = c->cluster, .nodes = c->nodes};
+    const double begin = sw_now_s();
+    (void)args, (void)layers;
+    SW_TRY(sw_plan_cluster_size(&on));
+    const struct sw_plan_search search = {
+        .cluster = c->cluster, .nodes = on.nodes, .ranks = on.ranks};
+    const sw_status st = c->searches ? sw_plan_search_text(&options, &search, &text)
+                                     : sw_plan_cluster_text(&options, &on, &text);
+    sw_text_free(text);
+    out->seconds = sw_now_s() - begin;
+    return st;
+}
+
 /* ---- one process per plan ---- */
 
 typedef sw_status (*plan_fn)(const struct args *args, const void *of, int layers,
@@ -331,9 +404,60 @@ static bool plan_at_once(const struct args *args, const struct large *l)
     return true;
 }
 
-static bool bench(const struct args *args)
+static bool judge(const char *what, const struct result *r, double most_s)
+{
+    printf("%s: %.1f s of %.0f s, %.0f MiB%s\n", what, r->seconds, most_s,
+           (double)r->bytes / 0x1p20, r->seconds < most_s ? "" : ": too long");
+    return r->seconds < most_s;
+}
+
+/* Each run in a process of its own; those without a plan take next to no time. */
+static bool bench_published(const struct args *args)
+{
+    static const double most_s = 10, most_bytes = 1.5e9;
+    struct sw_json_doc *doc = NULL;
+    char path[1024];
+    struct result longest = {0}, largest = {0};
+    const char *slow = "", *big = "";
+    bool all = sw_share_find("published.json", path, sizeof path) &&
+               sw_json_read(path, SW_JSON_STRICT, &doc) >= 0;
+    const struct sw_json *runs = all ? sw_json_get(sw_json_root(doc), "runs") : NULL;
+    for (const struct sw_json *run = runs ? runs->first : NULL; run && all; run = run->next) {
+        const char *id = sw_json_get(run, "id")->string;
+        struct result r;
+        all = measure(args, plan_published, id, 0, &r);
+        slow = r.seconds > longest.seconds ? id : slow;
+        longest = r.seconds > longest.seconds ? r : longest;
+        big = r.bytes > largest.bytes ? id : big;
+        largest = r.bytes > largest.bytes ? r : largest;
+    }
+    printf("\npublished: the longest is %s, the largest %s\n  ", slow, big);
+    longest.bytes = largest.bytes;
+    all = judge("  each run", &longest, most_s) && all && (double)largest.bytes < most_bytes;
+    sw_json_close(doc);
+    return all;
+}
+
+static bool bench_clusters(const struct args *args)
 {
     bool all = true;
+    if (wanted(args, "published")) {
+        all &= bench_published(args);
+    }
+    for (size_t i = 0; i < SW_LEN(on_clusters); i++) {
+        const struct on_cluster *c = &on_clusters[i];
+        struct result r;
+        if (wanted(args, c->name)) {
+            printf("\n%s: ", c->name);
+            all &= measure(args, plan_on_cluster, c, 0, &r) && judge(c->what, &r, c->most_s);
+        }
+    }
+    return all;
+}
+
+static bool bench(const struct args *args)
+{
+    bool all = bench_clusters(args);
     for (size_t i = 0; i < SW_LEN(growing); i++) {
         if (wanted(args, growing[i].name)) {
             all &= grow(args, &growing[i]);
@@ -374,7 +498,10 @@ static bool parse_layers(const char *text, struct args *args)
 
 static bool is_case(const char *name)
 {
-    bool known = strcmp(name, "tiny") == 0;
+    bool known = strcmp(name, "tiny") == 0 || strcmp(name, "published") == 0;
+    for (size_t i = 0; i < SW_LEN(on_clusters); i++) {
+        known |= strcmp(name, on_clusters[i].name) == 0;
+    }
     for (size_t i = 0; i < SW_LEN(growing); i++) {
         known |= strcmp(name, growing[i].name) == 0;
     }
@@ -416,7 +543,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &args)) {
         fprintf(stderr,
                 "usage: bench_plan [--layers N,N,..] [--case dense|ranks|nvme|vertical|175B|1T|"
-                "tiny] [--limit-s S] [--rounds N]\n");
+                "tiny|published|stages|search] [--limit-s S] [--rounds N]\n");
         return 2;
     }
     if (!mkdtemp(args.folder)) {
