@@ -58,7 +58,7 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
     const struct flag table[] = {
         CLI_HEADING("Model, data and task"),
         {"--model", FLAG_TEXT, &o->model, "DIR|FILE|PRESET",
-         "Hugging Face folder, config.json, or a preset (\"spillway models\")", 0},
+         "Hugging Face folder, config.json, ONNX file, or a preset (\"spillway models\")", 0},
         {"--data", FLAG_LIST, &flags->data, "FILE",
          "training data: text, JSONL (text or chats) or .bin token shards, or globs of them; "
          "docs/tasks.md has the files of other tasks",

@@ -204,11 +204,13 @@ struct sw_engine_onnx {
     const char *folder;  /* to write: new, empty, or left by an earlier export */
     enum sw_dtype dtype; /* f32, f16, bf16 */
     int opset;
+    bool is_asked;         /* dtype or opset was asked for: the graph of a file has its own */
     const char *task;      /* NULL = the model's own */
     const char *case_path; /* safetensors file for 8 random batches and their logits; NULL = none */
 };
 /*
- * sw_engine_onnx_folder - write a model folder as ONNX, with config.json and the files beside it.
+ * sw_engine_onnx_folder - write a model folder as ONNX, with config.json and the files beside it;
+ * or an ONNX file, with the same bytes.
  *
  * SW_E_ARG    the folder to write holds something that no export made, or weights
  * SW_E_UNSUP  an op of the model has no nodes

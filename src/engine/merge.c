@@ -36,8 +36,10 @@ static sw_status open_base(const struct sw_adapter_source *from, const char *bas
     }
     base = base ? base : named->string;
     SW_TRY(open_engine(from, base, out));
-    return (*out)->weights.source.files
-               ? SW_OK
+    return (*out)->weights.source.files ? SW_OK
+           : sw_onnx_is_import((*out)->weights.model)
+               ? SW_FAIL(SW_E_UNSUP, "%s: adapters are not merged into the graph of an ONNX file",
+                         base)
                : SW_FAIL(SW_E_IO, "%s: it has no base weights to add adapters to", base);
 }
 

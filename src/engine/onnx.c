@@ -2,6 +2,7 @@
 // Models as ONNX files: opens a source (a folder, a checkpoint, or a base with adapters), and
 // writes the files of the room onnx with those that accompany a model.
 #include <stdio.h>
+#include <string.h>
 
 #include "engine/private.h"
 
@@ -13,14 +14,58 @@ struct source {
     const char *beside; /* folder of the files that accompany it; NULL = none */
 };
 
-static sw_status write_case(struct source *source, const struct sw_engine_onnx *options)
+/* file: of the folder, describes the model */
+static sw_status write_case(struct source *source, const char *file,
+                            const struct sw_engine_onnx *options)
 {
     char config[4096];
-    const int n = snprintf(config, sizeof config, "%s/config.json", options->folder);
+    const int n = snprintf(config, sizeof config, "%s/%s", options->folder, file);
     if (n < 0 || (size_t)n >= sizeof config) {
         return SW_FAIL(SW_E_ARG, "%s: the path is too long", options->folder);
     }
     return sw_engine_write_case(source->model, config, &source->values, options->case_path);
+}
+
+/* The config.json that was beside an ONNX file; none if there was none. */
+static sw_status write_config_beside(const struct source *source, const char *folder)
+{
+    struct sw_json_doc *doc = NULL;
+    struct sw_str text = {0};
+    char path[4096];
+    SW_TRY(sw_json_new("config.json", &doc));
+    sw_status st = SW_OK;
+    for (const struct sw_json *c = source->config->first; c && st >= 0; c = c->next) {
+        if (strcmp(c->key, SW_ONNX_KEY) != 0 &&
+            !sw_json_put_copy(doc, sw_json_root(doc), c->key, c)) {
+            st = SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+        }
+    }
+    if (st >= 0 && sw_json_root(doc)->n_children > 0) {
+        sw_json_write(sw_json_root(doc), 2, &text);
+        sw_str_putc(&text, '\n');
+        snprintf(path, sizeof path, "%s/config.json", folder);
+        st = sw_file_write_str(path, &text);
+    }
+    sw_str_fini(&text);
+    sw_json_close(doc);
+    return st;
+}
+
+/* The file that the model is the graph of, with the weights of the source. */
+static sw_status write_graph(struct source *source, const struct sw_engine_onnx *options,
+                             struct sw_onnx_summary *out)
+{
+    const struct sw_onnx_values values = {.fetch = sw_named_values_fetch, .ctx = &source->values};
+    const bool same = source->values.folder != NULL;
+    if (options->is_asked) {
+        return SW_FAIL(SW_E_ARG, "%s keeps its opset and dtypes: leave --opset and --dtype out",
+                       sw_onnx_source(source->config));
+    }
+    SW_TRY(sw_weights_claim_folder(options->folder, false));
+    SW_TRY(source->beside ? sw_hf_copy_sidecars(source->beside, options->folder) : SW_OK);
+    SW_TRY(write_config_beside(source, options->folder));
+    SW_TRY(sw_onnx_model_write(source->model, same ? NULL : &values, options->folder, out));
+    return options->case_path ? write_case(source, out->files[0], options) : SW_OK;
 }
 
 static sw_status write_source(struct source *source, const struct sw_engine_onnx *options,
@@ -39,11 +84,14 @@ static sw_status write_source(struct source *source, const struct sw_engine_onnx
                        "them would be of another model",
                        options->folder);
     }
+    if (sw_onnx_is_import(source->model)) {
+        return write_graph(source, options, out);
+    }
     SW_TRY(sw_weights_claim_folder(options->folder, false));
     SW_TRY(source->beside ? sw_hf_copy_sidecars(source->beside, options->folder) : SW_OK);
     SW_TRY(sw_weights_write_config(options->folder, source->config, options->dtype));
     SW_TRY(sw_onnx_export(&to, out));
-    return options->case_path ? write_case(source, options) : SW_OK;
+    return options->case_path ? write_case(source, "config.json", options) : SW_OK;
 }
 
 sw_status sw_engine_onnx_folder(const char *model, const struct sw_engine_onnx *options,
@@ -52,11 +100,12 @@ sw_status sw_engine_onnx_folder(const char *model, const struct sw_engine_onnx *
     const struct sw_engine_options engine = {.model = {.path = model, .task = options->task}};
     struct sw_weights w = {.options = &engine};
     sw_status st = sw_weights_open(&w);
-    if (st >= 0 && !w.source.files) {
+    if (st >= 0 && !w.source.files && !sw_onnx_is_import(w.model)) {
         st = SW_FAIL(SW_E_ARG, "%s: it has no weights; wanted a folder with some", model);
     }
     if (st >= 0) {
-        struct source source = {w.model, sw_json_root(w.source.doc), {.folder = &w}, model};
+        struct source source = {
+            w.model, sw_json_root(w.source.doc), {.folder = &w}, w.source.folder};
         st = write_source(&source, options, out);
     }
     sw_weights_close(&w);
@@ -96,7 +145,12 @@ sw_status sw_engine_onnx_checkpoint(struct sw_ckpt *ckpt, const char *base,
     }
     SW_TRY(sw_weights_checkpoint_config(ckpt, &doc));
     const struct sw_model_options as = {.task = options->task};
-    sw_status st = sw_model_open(doc, &as, &model);
+    if (base && sw_onnx_is_file(base) && sw_onnx_source(sw_json_root(doc)) &&
+        !sw_json_put_str(doc, sw_json_root(doc), SW_ONNX_KEY, base)) {
+        sw_json_close(doc);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+    }
+    sw_status st = sw_weights_open_model(doc, &as, &model);
     if (st >= 0) {
         struct source source = {model, sw_json_root(doc), {.ckpt = ckpt}, NULL};
         st = write_source(&source, options, out);

@@ -260,12 +260,15 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     SW_TRY(sw_engine_open_trace(e));
     SW_TRY(sw_weights_zero_states(&e->weights));
     /* training prints this in its first lines */
-    if (e->weights.model && !e->weights.source.files && !e->weights.given && !o->train.wanted) {
+    const bool imported = sw_onnx_is_import(e->weights.model);
+    if (e->weights.model && !e->weights.source.files && !e->weights.given && !imported &&
+        !o->train.wanted) {
         sw_log(SW_LOG_WARN, "%s: there is no folder with weights; they are drawn with seed %llu",
                o->model.path, (unsigned long long)e->seed);
     }
     SW_TRY(e->weights.source.files ? sw_weights_read_folder(&e->weights)
            : e->weights.given      ? sw_weights_take_given(&e->weights)
+           : imported              ? sw_weights_read_imported(&e->weights)
                                    : sw_weights_draw(&e->weights));
     sw_weights_close_files(&e->weights);
     return sw_weights_read_adapter(&e->weights);

@@ -55,11 +55,26 @@ static sw_status check_experts(const struct sw_engine *e)
     return SW_OK;
 }
 
+/* A graph from a file has no splits of its weights, and its texts are not cut. */
+static sw_status check_imported(const struct sw_engine *e)
+{
+    const struct sw_parallel_config *p = &e->config->parallel;
+    if (!sw_onnx_is_import(e->weights.model) || (p->tensor <= 1 && p->context <= 1)) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_UNSUP,
+                   "spillway.mesh.%s %lld: a model from an ONNX file is not cut along this axis; "
+                   "data and pipe are there for it",
+                   p->tensor > 1 ? "tensor" : "context",
+                   (long long)(p->tensor > 1 ? p->tensor : p->context));
+}
+
 static sw_status check_task(const struct sw_engine *e, const struct sw_engine_options *o)
 {
     const struct sw_task *task = e->weights.model->task;
     SW_TRY(check_smoothing(e, o));
     SW_TRY(check_experts(e));
+    SW_TRY(check_imported(e));
     if (e->config->spillway.packing && !sw_task_input_of(task, "segments")) {
         return SW_FAIL(SW_E_UNSUP,
                        "%s: the task \"%s\" reads one text a row; spillway.packing is for "

@@ -105,7 +105,7 @@ void sw_safetensors_writer_close(struct sw_safetensors_writer *writer);
 
 /* ---- a model folder ---- */
 
-/* config.json of a folder, or the file itself. */
+/* config.json of a folder; the one beside an ONNX file, or an empty object; or the file itself. */
 sw_status sw_hf_read_config(const char *path, struct sw_json_doc **out);
 
 struct sw_hf_folder;

@@ -13,11 +13,35 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t len = strlen(name), suffix_len = strlen(suffix);
+    return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
+}
+
+/* The config.json beside a file; an empty object if there is none. */
+static sw_status read_beside(const char *path, struct sw_json_doc **out)
+{
+    const char *slash = strrchr(path, '/');
+    char file[4096];
+    const int n =
+        snprintf(file, sizeof file, "%.*sconfig.json", slash ? (int)(slash - path) + 1 : 0, path);
+    if (n < 0 || (size_t)n >= sizeof file) {
+        return SW_FAIL(SW_E_ARG, "%s: the path is too long", path);
+    }
+    struct stat info;
+    return stat(file, &info) == 0 ? sw_json_read(file, SW_JSON_STRICT, out)
+                                  : sw_json_new(path, out);
+}
+
 sw_status sw_hf_read_config(const char *path, struct sw_json_doc **out)
 {
     struct stat info;
     if (stat(path, &info) != 0) {
         return SW_FAIL(SW_E_IO, "cannot read %s: %s", path, strerror(errno));
+    }
+    if (!S_ISDIR(info.st_mode) && ends_with(path, ".onnx")) {
+        return read_beside(path, out);
     }
     if (!S_ISDIR(info.st_mode)) {
         SW_TRY(sw_json_read(path, SW_JSON_STRICT, out));
@@ -29,12 +53,6 @@ sw_status sw_hf_read_config(const char *path, struct sw_json_doc **out)
     sw_free(file);
     SW_TRY(st);
     return SW_OK;
-}
-
-static bool ends_with(const char *name, const char *suffix)
-{
-    const size_t len = strlen(name), suffix_len = strlen(suffix);
-    return len >= suffix_len && strcmp(name + len - suffix_len, suffix) == 0;
 }
 
 /* No weights in any of the formats that folders on the hub hold, none of their indexes, and no file

@@ -200,6 +200,9 @@ sw_status sw_checkpoint_export(const struct sw_checkpoint_export_options *option
     if (is_adapter(options->path)) {
         return merge_adapter(options, out);
     }
+    if (sw_onnx_is_file(options->path)) {
+        return SW_FAIL(SW_E_ARG, "%s: a graph has no family; --onnx DIR writes it", options->path);
+    }
     SW_TRY(open_path(options->path, options->best, &ckpt));
     const sw_status st = export_checkpoint(options, ckpt, out);
     sw_ckpt_close(ckpt);
@@ -219,7 +222,8 @@ static void begin_onnx(const struct sw_onnx_options *o, struct onnx_job *job)
 {
     *job = (struct onnx_job){.to = {.folder = o->folder,
                                     .dtype = o->dtype < 0 ? SW_F32 : (enum sw_dtype)o->dtype,
-                                    .opset = o->opset > 0 ? o->opset : SW_ONNX_OPSET}};
+                                    .opset = o->opset > 0 ? o->opset : SW_ONNX_OPSET,
+                                    .is_asked = o->opset > 0 || o->dtype >= 0}};
     if (o->verify) {
         snprintf(job->case_path, sizeof job->case_path, "%s/.verify.safetensors", o->folder);
         job->to.case_path = job->case_path;
@@ -271,8 +275,10 @@ static void print_onnx(const struct sw_engine_onnx *to, const struct sw_onnx_sum
     for (int i = 0; i < summary->n_files; i++) {
         fprintf(out, "%s%s/%s", i > 0 ? ", " : "", to->folder, summary->files[i]);
     }
-    fprintf(out, ": opset %d, %lld nodes, %lld weights in %s, %s%s; of %s\n", to->opset,
-            (long long)summary->nodes, (long long)summary->weights, sw_dtype_name(to->dtype),
+    fprintf(out, ": opset %d, %lld nodes, %lld weights%s%s, %s%s; of %s\n", summary->opset,
+            (long long)summary->nodes, (long long)summary->weights,
+            summary->is_rewritten ? "" : " in ",
+            summary->is_rewritten ? "" : sw_dtype_name(to->dtype),
             sw_format_bytes(bytes, sizeof bytes, (double)summary->bytes),
             summary->external ? ", weights in .data" : "", from);
 }
@@ -321,7 +327,7 @@ sw_status sw_export_onnx(const struct sw_onnx_options *options, FILE *out)
 {
     struct sw_ckpt *ckpt = NULL;
     SW_TRY_OPTIONS(options);
-    if (is_adapter(options->path) || is_model(options->path)) {
+    if (is_adapter(options->path) || is_model(options->path) || sw_onnx_is_file(options->path)) {
         return onnx_folder(options, out);
     }
     SW_TRY(open_path(options->path, options->best, &ckpt));

@@ -104,12 +104,18 @@ static const char *export_path(const struct job *job, char *path, size_t cap)
     return path;
 }
 
+/* A run on the graph of an ONNX file leaves no folder of a family. */
+static bool is_graph(const struct job *job)
+{
+    return !job->facts.lora && sw_onnx_is_import(job->facts.weights->model);
+}
+
 /* Only the rank that exports checks or claims the model's folder. */
 static sw_status ask_for_folder(const struct job *job,
                                 sw_status (*ask)(const char *folder, bool owned))
 {
     char path[4096];
-    if (job->options->no_export || !job->leads) {
+    if (job->options->no_export || !job->leads || is_graph(job)) {
         return SW_OK;
     }
     return ask(export_path(job, path, sizeof path), job->steps.first > 0);
@@ -142,6 +148,12 @@ sw_status sw_job_export_model(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     char path[4096], from[4096], beside[4096], note[4608] = "";
+    if (is_graph(job)) {
+        fprintf(job->out,
+                "model: \"spillway export %s%s --onnx DIR\" writes %s with these weights\n",
+                o->output, o->export_best ? " --best" : "", o->model);
+        return SW_OK;
+    }
     export_path(job, path, sizeof path);
     const enum sw_dtype dtype =
         o->export_dtype < 0 ? job->facts.export_dtype : (enum sw_dtype)o->export_dtype;

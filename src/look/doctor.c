@@ -106,7 +106,9 @@ sw_status sw_doctor_text(int n_threads, char **out)
     struct sw_str text = {0};
     sw_str_printf(&text, "spillway %s\n", sw_version());
     print_libraries(&text);
-    sw_str_printf(&text, "onnx     written at opsets %d to %d (spillway export --onnx)\n",
+    sw_str_printf(&text,
+                  "onnx     written at opsets %d to %d (spillway export --onnx), and trained from "
+                  "files (--model FILE.onnx)\n",
                   SW_ONNX_LEAST_OPSET, SW_ONNX_MOST_OPSET);
     print_host(&text);
     print_processor(&report, sw_device_kernel_set(dev), &text);
@@ -141,7 +143,8 @@ sw_status sw_models_text(char **out)
     sw_model_list(&text);
     sw_str_printf(&text,
                   "\nspillway export --onnx writes models of all families, at opsets %d to "
-                  "%d.\n",
+                  "%d.\n--model FILE.onnx trains a graph of transformer layers without a family "
+                  "(docs/onnx.md).\n",
                   SW_ONNX_LEAST_OPSET, SW_ONNX_MOST_OPSET);
     if (text.failed) {
         sw_str_fini(&text);

@@ -221,3 +221,5 @@ int64_t sw_model_token_id(const struct sw_json *config, const char *key);
  * `fallback`, null is none (-1); a negative id counts from the end of the table. */
 int64_t sw_model_padding_row(const struct sw_json *config, const struct sw_model *model,
                              int64_t fallback);
+
+#include "model/heads.h"

@@ -364,7 +364,7 @@ sw_status sw_onnx_export(const struct sw_onnx_export_options *options, struct sw
 {
     struct sw_onnx_forward f;
     const bool two = sw_model_is_seq2seq(options->model);
-    *out = (struct sw_onnx_summary){0};
+    *out = (struct sw_onnx_summary){.opset = options->opset};
     if (options->opset < SW_ONNX_LEAST_OPSET || options->opset > SW_ONNX_MOST_OPSET) {
         return SW_FAIL(SW_E_ARG, "opset %d; wanted %d to %d", options->opset, SW_ONNX_LEAST_OPSET,
                        SW_ONNX_MOST_OPSET);

@@ -31,7 +31,9 @@ struct sw_onnx_export_options {
 
 struct sw_onnx_summary {
     int n_files;       /* that were written */
-    char files[2][32]; /* names of the .onnx files */
+    char files[2][64]; /* names of the .onnx files */
+    int opset;
+    bool is_rewritten; /* a file that was read, with its own dtypes */
     int64_t nodes, weights, bytes;
     bool external; /* weights are in NAME.data */
 };
@@ -52,3 +54,39 @@ sw_status sw_onnx_export(const struct sw_onnx_export_options *options, struct sw
 const char *sw_onnx_reason(enum sw_op_kind kind);
 /* Appends a table of ops and their nodes by opset, in Markdown. */
 void sw_onnx_list(struct sw_str *out);
+
+/* ---- a graph from a file as a model ---- */
+
+/* Key of a config.json in memory: path of the file that its model is read from. */
+#define SW_ONNX_KEY "spillway_onnx"
+/* True for a path that ends in .onnx. */
+bool sw_onnx_is_file(const char *path);
+/* The file that a configuration names; NULL: none. */
+const char *sw_onnx_source(const struct sw_json *config);
+
+/*
+ * sw_onnx_model_open - open the graph of a file as a model.
+ *
+ * A table of patterns maps nodes to our layers (sw_onnx_list_patterns). Weights keep their names;
+ * one that an exporter transposed has the name of its node's module. The model is closed by
+ * sw_model_close. The file stays mapped.
+ *
+ * doc       config.json beside the file, or an empty object, with SW_ONNX_KEY
+ * options   task and labels; NULL: as the outputs say
+ *
+ * SW_E_UNSUP   a node that no pattern takes, with the nearest patterns; an unknown input
+ * SW_E_CONFIG  the outputs are not those of the task
+ * SW_E_FORMAT  a damaged file
+ */
+sw_status sw_onnx_model_open(struct sw_json_doc *doc, const struct sw_model_options *options,
+                             struct sw_model **out);
+bool sw_onnx_is_import(const struct sw_model *model);
+/* Elements [first, first + n) of a parameter, from the file. SW_E_FORMAT: it has no such one. */
+sw_status sw_onnx_model_fetch(const struct sw_model *model, const char *name,
+                              const struct sw_shape *shape, int64_t first, int64_t n, float *out);
+/* Writes the file with other values of its parameters, and all else the same byte for byte.
+ * values NULL: the same file. */
+sw_status sw_onnx_model_write(const struct sw_model *model, const struct sw_onnx_values *values,
+                              const char *folder, struct sw_onnx_summary *out);
+/* Appends the table of patterns, in Markdown. */
+void sw_onnx_list_patterns(struct sw_str *out);

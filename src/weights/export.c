@@ -222,6 +222,17 @@ static sw_status check_dtype(enum sw_dtype dtype)
     return SW_OK;
 }
 
+/* Refuses the graph of an ONNX file, whose weights no family reads from a folder. */
+static sw_status refuse_graph(const struct sw_json *config)
+{
+    const char *file = sw_onnx_source(config);
+    return !file ? SW_OK
+                 : SW_FAIL(SW_E_ARG,
+                           "the model is the graph of %s, which has no family: \"spillway export\" "
+                           "with --onnx DIR writes it with its new weights",
+                           file);
+}
+
 /* ---- from open weights ---- */
 
 struct masters_of {
@@ -325,6 +336,7 @@ static sw_status export_all(struct sw_weights *w, sw_comm *comm, const char *fol
     if (!w->model) {
         return SW_FAIL(SW_E_ARG, "sw_export: a forward of your own has no config.json");
     }
+    SW_TRY(w->lora ? SW_OK : refuse_graph(sw_json_root(w->source.doc)));
     dtype = dtype == SW_DTYPE_COUNT ? w->source.dtype : dtype;
     SW_TRY(check_dtype(dtype));
     comm = comm && sw_comm_size(comm) > 1 ? comm : NULL;
@@ -402,6 +414,7 @@ static sw_status look_at(struct sw_ckpt *ckpt, struct exported *out, enum sw_dty
         return SW_FAIL(SW_E_FORMAT, "%s: it was saved by a model without a config.json",
                        sw_ckpt_path(ckpt));
     }
+    SW_TRY(out->adapter ? SW_OK : refuse_graph(out->model));
     *dtype = *dtype == SW_DTYPE_COUNT ? dtype_of(as) : *dtype;
     return check_dtype(*dtype);
 }

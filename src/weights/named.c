@@ -24,6 +24,9 @@ static sw_status fail_missing(const char *where, const char *name)
 static sw_status fetch_folder(const struct sw_weights *w, const char *name,
                               const struct sw_shape *shape, int64_t first, int64_t n, float *out)
 {
+    if (sw_onnx_is_import(w->model)) {
+        return sw_onnx_model_fetch(w->model, name, shape, first, n, out);
+    }
     const struct sw_safetensor *tensor = sw_weights_find_source(w, name);
     if (!tensor) {
         return fail_missing(w->source.folder, name);

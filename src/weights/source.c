@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sources of a model: a folder, a file or a preset. Reads the description and opens the model for
 // the requested task. values.c reads the weights once there is a plan.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "weights/private.h"
 
@@ -15,6 +20,13 @@ static sw_status open_files(struct sw_weights *w, const struct sw_engine_options
     return sw_hf_folder_open(o->model.path, &w->source.files);
 }
 
+sw_status sw_weights_open_model(struct sw_json_doc *doc, const struct sw_model_options *options,
+                                struct sw_model **out)
+{
+    return sw_onnx_source(sw_json_root(doc)) ? sw_onnx_model_open(doc, options, out)
+                                             : sw_model_open(doc, options, out);
+}
+
 /* Opens the model by config.json and the options, replacing a model that is already open. */
 static sw_status open_model(struct sw_weights *w)
 {
@@ -22,7 +34,7 @@ static sw_status open_model(struct sw_weights *w)
                                              .labels = w->options->model.labels};
     sw_model_close(w->model);
     w->model = NULL;
-    return sw_model_open(w->source.doc, &options, &w->model);
+    return sw_weights_open_model(w->source.doc, &options, &w->model);
 }
 
 sw_status sw_weights_tie(struct sw_weights *w, bool tied)
@@ -35,6 +47,30 @@ sw_status sw_weights_tie(struct sw_weights *w, bool tied)
         return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
     }
     return open_model(w);
+}
+
+/* Adds the path of an ONNX file to the config.json beside it. */
+static sw_status read_onnx(const char *path, struct sw_json_doc **out)
+{
+    char whole[PATH_MAX];
+    if (!realpath(path, whole)) {
+        return SW_FAIL(SW_E_IO, "cannot read %s: %s", path, strerror(errno));
+    }
+    SW_TRY(sw_hf_read_config(path, out));
+    if (!sw_json_put_str(*out, sw_json_root(*out), SW_ONNX_KEY, whole)) {
+        sw_json_close(*out);
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+    }
+    return SW_OK;
+}
+
+/* The ONNX file that a path stands for: itself, or model.onnx of a folder without other weights. */
+static bool find_onnx(const char *path, char *out, size_t cap)
+{
+    const bool folder = sw_is_folder(path);
+    const int n = snprintf(out, cap, folder ? "%s/model.onnx" : "%s", path);
+    return n > 0 && (size_t)n < cap && sw_onnx_is_file(out) && access(out, R_OK) == 0 &&
+           !(folder && sw_hf_folder_has_weights(path));
 }
 
 /* Reads config.json of a folder, a file or a preset. *out_folder: true for a folder. */
@@ -52,6 +88,11 @@ sw_status sw_weights_read_model(const struct sw_engine_options *o, struct sw_jso
         *out_folder = false;
         return sw_model_preset(o->model.path, o->model.vocab_size, o->inputs.seq_len, out);
     }
+    char onnx[4096];
+    if (find_onnx(o->model.path, onnx, sizeof onnx)) {
+        *out_folder = false;
+        return read_onnx(onnx, out);
+    }
     *out_folder = sw_is_folder(o->model.path);
     return sw_hf_read_config(o->model.path, out);
 }
@@ -64,7 +105,7 @@ static sw_status look_at(const char *model, const struct sw_model_options *as,
     struct sw_model *opened = NULL;
     bool folder;
     SW_TRY(sw_weights_read_model(&options, &doc, &folder));
-    const sw_status st = sw_model_open(doc, as, &opened);
+    const sw_status st = sw_weights_open_model(doc, as, &opened);
     if (st >= 0) {
         *out_task = opened->task;
         *out_context = opened->max_tokens;
@@ -97,6 +138,12 @@ static sw_status read_source(struct sw_weights *w, const struct sw_engine_option
         SW_TRY_ALLOC(w->source.folder, "the model's path");
         SW_TRY(open_files(w, o));
     }
+    const char *onnx = sw_onnx_source(sw_json_root(w->source.doc));
+    if (onnx) {
+        w->source.folder = sw_strdup("engine", onnx);
+        SW_TRY_ALLOC(w->source.folder, "the model's path");
+        *strrchr(w->source.folder, '/') = '\0';
+    }
     return SW_OK;
 }
 
@@ -107,7 +154,7 @@ sw_status sw_weights_open(struct sw_weights *w)
     SW_TRY(open_model(w));
     SW_TRY(sw_weights_resolve_tie(w));
     SW_TRY(sw_weights_fit_lora(w));
-    return o->model.task || o->model.labels > 0
+    return (o->model.task || o->model.labels > 0) && !sw_onnx_is_import(w->model)
                ? sw_model_put_task(w->model, o->model.labels > 0 ? o->model.label_names : NULL,
                                    w->source.doc)
                : SW_OK;
@@ -151,7 +198,7 @@ sw_status sw_model_hidden_size(const char *model, int64_t *out)
     int64_t size = said_size(sw_json_root(doc));
     sw_status st = SW_OK;
     if (size < 1) {
-        st = sw_model_open(doc, NULL, &opened);
+        st = sw_weights_open_model(doc, NULL, &opened);
         size = st >= 0 ? opened->width : 0;
         sw_model_close(opened);
     }

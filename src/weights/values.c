@@ -548,6 +548,40 @@ static bool is_of_other_head(const struct sw_weights *w, const struct sw_paramet
     return true;
 }
 
+static sw_status load_imported(struct sw_weights *w, struct sw_parameter *param, float *piece)
+{
+    const struct sw_shape *shape = &param->work->layout.whole;
+    struct sw_digest *digest = NULL;
+    sw_status st = begin_digest(w, param, &digest);
+    const int64_t elems = is_skipped(param, digest) ? 0 : sw_shape_elems(shape);
+    for (int64_t at = 0; at < elems && st >= 0; at += SW_PIECE) {
+        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
+        st = sw_onnx_model_fetch(w->model, param->work->name, shape, at, n, piece);
+        add_to_digest(digest, piece, st < 0 ? 0 : n);
+        st = st < 0 ? st : sw_weights_set(w, param, at, n, piece);
+    }
+    return end_digest(w, param, digest, st);
+}
+
+sw_status sw_weights_read_imported(struct sw_weights *w)
+{
+    float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
+    SW_TRY_ALLOC(piece, "reading weights");
+    sw_status st = SW_OK;
+    int64_t done = 0;
+    const int64_t all = parameter_bytes(&w->params);
+    for (int32_t i = 0; i < w->params.n && st >= 0; i++) {
+        struct sw_parameter *param = &w->params.items[i];
+        sw_work_at("reading weights", done, all);
+        done += (int64_t)param->work->bytes;
+        st = sw_lora_is_adapter(param->work->name) ? init_param(w, param, NULL, piece)
+                                                   : load_imported(w, param, piece);
+    }
+    sw_work_end();
+    sw_free(piece);
+    return st;
+}
+
 sw_status sw_weights_read_folder(struct sw_weights *w)
 {
     float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);

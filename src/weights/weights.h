@@ -11,6 +11,7 @@
 #include "json/json.h"
 #include "model/model.h"
 #include "nn/nn.h"
+#include "onnx/onnx.h"
 #include "optim/optim.h"
 #include "plan/plan.h"
 #include "run/run.h"
@@ -69,6 +70,9 @@ struct sw_weights {
 sw_status sw_weights_open_adapter(struct sw_weights *w, struct sw_str *edit);
 /* Opens the adapters of the configuration; w->lora stays NULL if it has none. */
 sw_status sw_weights_open_lora(struct sw_weights *w);
+/* Opens the model of a config.json: its family's, or the graph of an ONNX file (SW_ONNX_KEY). */
+sw_status sw_weights_open_model(struct sw_json_doc *doc, const struct sw_model_options *options,
+                                struct sw_model **out);
 /* Opens options.model: its description, the model for the requested task, and the folder. */
 sw_status sw_weights_open(struct sw_weights *w);
 /* The adapters as a graph takes them; NULL = none. */
@@ -85,6 +89,8 @@ sw_status sw_weights_zero_states(struct sw_weights *w);
 /* Reads the folder, or draws the initial values. */
 sw_status sw_weights_read_folder(struct sw_weights *w);
 sw_status sw_weights_draw(struct sw_weights *w);
+/* Reads the ONNX file that the model is the graph of. */
+sw_status sw_weights_read_imported(struct sw_weights *w);
 /* Takes the values that are given by name. */
 sw_status sw_weights_take_given(struct sw_weights *w);
 /* Loads the values of the adapter, if there is one, over the base's weights. */
