@@ -103,6 +103,11 @@ static void the_table_of_the_documentation_is_that_of_the_rows(void **state)
     if (!strstr(page, sw_str_text(&list))) {
         fail_msg("docs/onnx.md: its table of operators is not this one:\n%s", sw_str_text(&list));
     }
+    sw_str_clear(&list);
+    sw_onnx_list_patterns(&list);
+    if (!strstr(page, sw_str_text(&list))) {
+        fail_msg("docs/onnx.md: its table of patterns is not this one:\n%s", sw_str_text(&list));
+    }
     sw_str_fini(&list);
     sw_free(page);
 }
