@@ -2,7 +2,8 @@
 // TIMEOUT 1200
 // COST 15
 // Recorded cases on emulated GPU kernels: our own cases, and those of GPT-2 with warps of 32. With
-// SPILLWAY_EMU_FAMILY, only that family's cases run, on SPILLWAY_EMU_DEVICE. sw_emulation_tests
+// SPILLWAY_EMU_FAMILY, only that family's cases run, on SPILLWAY_EMU_DEVICE. SPILLWAY_EMU_COMM says
+// how ranks exchange: "library", or "library_sums", is the stand-in for NCCL. sw_emulation_tests
 // (cmake/SpillwayTests.cmake) makes a slow test for each family and device.
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,9 +52,11 @@ static bool is_left_out(const char *message)
 
 static bool is_right(const char *path, const char *device)
 {
+    const char *const comm = getenv("SPILLWAY_EMU_COMM");
+    const bool adds = comm && strcmp(comm, "library_sums") == 0;
     char set[64], *text = NULL;
-    const char *const sets[] = {set};
-    const struct sw_check_options options = {.sets = sets, .n_sets = 1};
+    const char *const sets[] = {set, "spillway.comm=\"library\"", "spillway.library_sums=true"};
+    const struct sw_check_options options = {.sets = sets, .n_sets = !comm ? 1 : adds ? 3 : 2};
     size_t len = 0;
     int n_failed = 0;
     snprintf(set, sizeof set, "spillway.device=\"%s\"", device);
