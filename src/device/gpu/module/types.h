@@ -57,6 +57,9 @@ SW_DEVICE void from_f32(float x, bf16 *out)
 }
 SW_DEVICE void from_f32(float x, f16 *out)
 {
+#if defined(__CUDACC__)
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out->bits) : "f"(x)); /* a NaN is 0x7fff */
+#else
     const uint32_t bits = bits_of(x), sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
     uint32_t half;
     if (magnitude > 0x7f800000u) {
@@ -70,6 +73,7 @@ SW_DEVICE void from_f32(float x, f16 *out)
         half = bits_of(of_bits(magnitude) + 0.5f) - 0x3f000000u;
     }
     out->bits = (uint16_t)(sign | half);
+#endif
 }
 
 template <typename T> SW_DEVICE T round_to(float x)
