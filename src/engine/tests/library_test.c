@@ -48,6 +48,8 @@ struct run {
     double deadline_s;
     const char *more;           /* keys of "spillway" */
     const char *comm;           /* NULL = "library" */
+    bool saves, resumes;        /* a checkpoint behind the first step; from it */
+    volatile bool has_saved;    /* some rank knows that it is whole */
     const char *device;         /* NULL = "emu" */
     const char *of_last_device; /* device of the last rank; NULL = as the others have */
     sw_status st[MOST_RANKS];
@@ -61,7 +63,7 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
 {
     struct sw_step_report report = {0};
     char config[512];
-    const bool is_last = sw_comm_rank(comm) == run->n_ranks - 1;
+    const bool is_last = comm && sw_comm_rank(comm) == run->n_ranks - 1;
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": 0.5, "
              "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30}, "
@@ -79,14 +81,21 @@ static sw_status train(struct run *run, sw_comm *comm, sw_engine **out)
                                               .seed = 5,
                                               .train.wanted = true};
     SW_TRY(sw_initialize(&options, out));
-    for (int step = 0; step < STEPS; step++) {
-        while (run->fault == IS_LATE && step == 1 && sw_comm_rank(comm) == run->bad_rank &&
+    if (run->resumes) {
+        SW_TRY(sw_load(*out, test_at("checkpoint")));
+    }
+    for (int step = run->resumes ? 1 : 0; step < STEPS; step++) {
+        while (run->fault == IS_LATE && step == 1 && comm && sw_comm_rank(comm) == run->bad_rank &&
                run->n_over < run->n_ranks - 1) {
             usleep(1000);
         }
         SW_TRY(test_train_step(*out, K, B, T, V, &report));
-        if (sw_comm_rank(comm) == 0) {
+        if (!comm || sw_comm_rank(comm) == 0) {
             run->losses[step] = report.loss;
+        }
+        if (run->saves && step == 0) {
+            SW_TRY(sw_save(*out, test_at("checkpoint"), NULL));
+            run->has_saved = true;
         }
     }
     return test_owned_weights(*out, run->weights, MOST_WEIGHTS);
@@ -152,6 +161,21 @@ static struct run *share(const struct run *given)
     return run;
 }
 
+static int n_resumed; /* runs that failed behind their checkpoint */
+
+/* A rank alone goes on from the last checkpoint of a run that failed. */
+static void check_checkpoint(const struct run *failed)
+{
+    static struct run alone;
+    sw_engine *engine = NULL;
+    alone = (struct run){.stage = failed->stage, .comm = "host", .resumes = true};
+    if (failed->has_saved && train(&alone, NULL, &engine) < 0) {
+        fail_msg("the checkpoint of a run that failed: %s", sw_error_message());
+    }
+    n_resumed += failed->has_saved;
+    sw_close(engine);
+}
+
 /* Every rank but the bad one has an error of a peer that names it. Returns false if the exchange to
  * fail was never reached. */
 static bool run_once(const struct run *given, int64_t at)
@@ -160,6 +184,7 @@ static bool run_once(const struct run *given, int64_t at)
     struct run *run = share(given);
     char text[64], name[24];
     bool reached = false;
+    test_remove(test_at("checkpoint"));
     snprintf(text, sizeof text, "rank=%d,%s=%lld", run->bad_rank, how[run->fault], (long long)at);
     snprintf(name, sizeof name, "rank %d", run->bad_rank);
     if (run->fault != IS_LATE) {
@@ -181,6 +206,7 @@ static bool run_once(const struct run *given, int64_t at)
                      run->n_ranks, run->st[r], run->said[r]);
         }
     }
+    check_checkpoint(run);
     munmap(run, sizeof *run);
     return reached;
 }
@@ -198,20 +224,25 @@ static void a_rank_that_fails_is_named(void **state)
                                 .n_ranks = 2 + i % (all ? 3 : 2),
                                 .bad_rank = i % 2,
                                 .stage = i % 2 * 3,
-                                .deadline_s = 300};
+                                .deadline_s = 300,
+                                .saves = true};
         assert_true(i < 2 * n);
         done += run_once(&run, 1 + i * 7 % 20);
     }
+    print_message("%d failures, %d of them behind a checkpoint\n", done, n_resumed);
+    assert_true(n_resumed > 0);
 }
 
 static void a_rank_that_does_not_come_is_named(void **state)
 {
     (void)state;
     const struct run run = {
-        .fault = IS_LATE, .n_ranks = 3, .bad_rank = 1, .stage = 3, .deadline_s = 10};
+        .fault = IS_LATE, .bad_rank = 1, .stage = 3, .deadline_s = 10, .saves = true};
     matrix_skip_without_emulation();
-    if (most_ranks() > 2) {
-        assert_true(run_once(&run, 0));
+    for (int n = 2; most_ranks() > 2 && n <= most_ranks(); n++) {
+        struct run late = run;
+        late.n_ranks = n;
+        assert_true(run_once(&late, 0));
     }
 }
 
