@@ -153,11 +153,21 @@ static void fill(struct sw_guard *g)
     }
 }
 
+/* Ends all exchanges for what rank `from` said in a round. First each rank waits until all have
+ * that round, or those that leave would be taken for the cause. */
+static void end_for(struct sw_guard *g, int from)
+{
+    struct beat said = from == sw_comm_rank(g->comm) ? g->mine : g->beats[from];
+    if (!g->is_alone) {
+        sw_comm_all_gather(g->comm, &g->mine, g->beats, sizeof g->mine, "the state of ranks");
+    }
+    end_all(g, SW_FAIL(SW_E_PEER, "rank %d: %s", from, said.verdict));
+}
+
 /* One round, without the lock. Ends all exchanges if anything is wrong. */
 static void beat(struct sw_guard *g)
 {
-    const char *verdict = g->mine.verdict;
-    int from = sw_comm_rank(g->comm);
+    int from = g->mine.verdict[0] ? sw_comm_rank(g->comm) : -1;
     fill(g);
     if (!g->is_alone) {
         const sw_status st =
@@ -168,16 +178,13 @@ static void beat(struct sw_guard *g)
         }
     }
     for (int r = 0; r < sw_comm_size(g->comm) && !g->is_alone; r++) {
-        if (g->beats[r].verdict[0] && !verdict[0]) {
-            verdict = g->beats[r].verdict;
-            from = r;
-        }
+        from = from < 0 && g->beats[r].verdict[0] ? r : from;
     }
     for (int r = 0; r < sw_comm_size(g->comm); r++) {
         g->is_alone = g->is_alone || g->beats[r].leaves != 0;
     }
-    if (verdict[0]) {
-        end_all(g, SW_FAIL(SW_E_PEER, "rank %d: %s", from, verdict));
+    if (from >= 0) {
+        end_for(g, from);
         return;
     }
     find_errors(g);
