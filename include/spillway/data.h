@@ -47,7 +47,7 @@ struct sw_tokenizer_options {
 /*
  * sw_tokenizer_open - read a tokenizer.
  *
- * path         one of these files, or a folder that is searched for them in this order:
+ * path         one of these files, or a folder (or that of an ONNX file), searched in this order:
  *              tokenizer.json; vocab.json and merges.txt; encoder.json and vocab.bpe; chars.json;
  *              vocab.txt; tokenizer.model, spiece.model, spm.model, sentencepiece.bpe.model
  * options      NULL: follow the files

@@ -99,8 +99,17 @@ static sw_status look_for(size_t i, const char *folder, struct paths *paths, boo
     return SW_OK;
 }
 
+/* The folder of an ONNX file, whose tokenizer is beside it; "" = path is no such file. */
+static sw_status folder_of_onnx(const char *path, struct sw_str *out)
+{
+    const char *ending = strrchr(path, '.');
+    return ending && strcmp(ending, ".onnx") == 0 && !sw_is_folder(path)
+               ? sw_tokenizer_folder_of(path, out)
+               : SW_OK;
+}
+
 /* One file of a pair is enough: opening reports the missing one. */
-bool sw_tokenizer_is_there(const char *folder)
+static bool is_in_folder(const char *folder)
 {
     struct sw_str path = {0};
     bool there = false;
@@ -111,6 +120,15 @@ bool sw_tokenizer_is_there(const char *folder)
         there = path.failed || access(path.ptr, F_OK) == 0; /* opening fails, too */
     }
     sw_str_fini(&path);
+    return there;
+}
+
+bool sw_tokenizer_is_there(const char *folder)
+{
+    struct sw_str beside = {0};
+    const bool found = folder_of_onnx(folder, &beside) >= 0 && beside.len > 0;
+    const bool there = is_in_folder(found ? sw_str_text(&beside) : folder);
+    sw_str_fini(&beside);
     return there;
 }
 
@@ -177,8 +195,8 @@ static sw_status open_file(const char *path, struct paths *paths,
     return open_layout(i, paths, options, out);
 }
 
-sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options *options,
-                            struct sw_tokenizer **out)
+static sw_status open_path(const char *path, const struct sw_tokenizer_options *options,
+                           struct sw_tokenizer **out)
 {
     static const struct sw_tokenizer_options as_file = {0};
     struct paths paths = {0};
@@ -201,4 +219,14 @@ sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options 
     }
     *out = self;
     return SW_OK;
+}
+
+sw_status sw_tokenizer_open(const char *path, const struct sw_tokenizer_options *options,
+                            struct sw_tokenizer **out)
+{
+    struct sw_str beside = {0};
+    sw_status st = folder_of_onnx(path, &beside);
+    st = st < 0 ? st : open_path(beside.len > 0 ? sw_str_text(&beside) : path, options, out);
+    sw_str_fini(&beside);
+    return st;
 }

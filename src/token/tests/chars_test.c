@@ -44,8 +44,21 @@ static void character_vocabulary(void **state)
     assert_non_null(strstr(sw_error_message(), "U+0061"));
 }
 
+static void a_tokenizer_beside_an_onnx_file_is_found(void **state)
+{
+    struct sw_tokenizer *tokenizer = NULL;
+    (void)state;
+    test_put("chars.json", "[\"a\",\"b\"]");
+    assert_true(sw_tokenizer_is_there(test_at("model.onnx")));
+    assert_false(sw_tokenizer_is_there(test_at("model.bin")));
+    assert_int_equal(sw_tokenizer_open(test_at("model.onnx"), NULL, &tokenizer), SW_OK);
+    assert_int_equal(sw_tokenizer_find(tokenizer, "b"), 1);
+    sw_tokenizer_close(tokenizer);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(character_vocabulary),
+    cmocka_unit_test(a_tokenizer_beside_an_onnx_file_is_found),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
