@@ -388,9 +388,15 @@ ONNX_EMIT(sw_onnx_emit_attention)
         .segments = SW_NO_VALUE,
         .bias = SW_NO_VALUE,
     };
-    const sw_value o = sw_attention(b->g, heads_of(b, m->in[0], m->attention.of_q),
-                                    heads_of(b, m->in[1], m->attention.of_k),
-                                    heads_of(b, m->in[2], m->attention.of_v), &spec);
+    if (m->attention.flat) {
+        return sw_attention(b->g, sw_onnx_use(b, m->in[0]), sw_onnx_use(b, m->in[1]),
+                            sw_onnx_use(b, m->in[2]), &spec);
+    }
+    const sw_value o = m->attention.packed
+                           ? sw_attention_packed(b->g, sw_onnx_use(b, m->in[0]), &spec)
+                           : sw_attention(b->g, heads_of(b, m->in[0], m->attention.of_q),
+                                          heads_of(b, m->in[1], m->attention.of_k),
+                                          heads_of(b, m->in[2], m->attention.of_v), &spec);
     const sw_value heads =
         sw_reshape(b->g, o, SW_SHAPE(v->dims[0], v->dims[2], v->dims[1], v->dims[3]));
     return sw_transpose(b->g, heads, 1, 2);

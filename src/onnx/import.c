@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "onnx/import.h"
+#include "onnx/reading.h"
 
 enum { SMALL_BATCH = 3, SMALL_TOKENS = 7 };
 
@@ -255,6 +256,14 @@ static float element(const struct sw_onnx_data *data, int64_t i)
     return x;
 }
 
+/* The pages of a weight that was read whole leave this process. */
+static void forget(const struct sw_onnx_data *data)
+{
+    if (data->i_file >= 0) {
+        sw_onnx_forget(data->elems, (size_t)data->bytes);
+    }
+}
+
 /* True if b [C,V] is the transpose of a [V,C]. */
 static bool are_transposed(const struct sw_onnx_data *a, const struct sw_onnx_data *b)
 {
@@ -293,14 +302,18 @@ static bool is_taken(const struct sw_onnx_import *m, const char *name)
 /* The parameter of which an invented weight is a transposed copy; -1 = none. */
 static int32_t find_tie(const struct sw_onnx_import *m, int32_t weight)
 {
-    for (int32_t i = 0; i < m->n_params; i++) {
+    const struct sw_onnx_data *turned = m->graph->values[weight].data;
+    int32_t found = -1;
+    for (int32_t i = 0; i < m->n_params && found < 0; i++) {
         const struct sw_onnx_param *p = &m->params[i];
-        if (!p->transposed && p->copy < 0 &&
-            are_transposed(m->graph->values[p->value].data, m->graph->values[weight].data)) {
-            return i;
+        const struct sw_onnx_data *data = m->graph->values[p->value].data;
+        if (!p->transposed && p->copy < 0 && are_transposed(data, turned)) {
+            found = i;
+            forget(data);
         }
     }
-    return -1;
+    forget(turned);
+    return found;
 }
 
 static sw_status add_param(struct sw_onnx_import *m, const struct sw_onnx_plan *p, int32_t weight,
@@ -502,6 +515,9 @@ sw_status sw_onnx_model_fetch(const struct sw_model *model, const char *name,
     for (int64_t i = 0; i < n; i++) {
         const int64_t row = (first + i) / own.dims[1], column = (first + i) % own.dims[1];
         out[i] = element(data, column * own.dims[0] + row);
+    }
+    if (first + n == sw_shape_elems(&own)) {
+        forget(data);
     }
     return SW_OK;
 }

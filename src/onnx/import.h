@@ -62,6 +62,8 @@ struct sw_onnx_match {
     struct {
         int64_t heads, kv_heads, window;
         bool causal, has_mask;
+        bool packed;                   /* in[0] has queries, keys and values side by side */
+        bool flat;                     /* in[] and the result are [B,T,H D] */
         int of_q[4], of_k[4], of_v[4]; /* dims of in[i] that are batch, token, head, column */
     } attention;
 };
@@ -127,6 +129,8 @@ void sw_onnx_need(struct sw_onnx_match *m, int32_t v);
 
 /* ---- match_attention.c ---- */
 bool sw_onnx_match_attention(const struct sw_onnx_plan *p, int32_t v, struct sw_onnx_match *m);
+bool sw_onnx_match_whole_attention(const struct sw_onnx_plan *p, int32_t v,
+                                   struct sw_onnx_match *m);
 bool sw_onnx_match_rotary(const struct sw_onnx_plan *p, int32_t v, struct sw_onnx_match *m);
 
 /* ---- build.c ---- */

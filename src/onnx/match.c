@@ -831,6 +831,8 @@ static const struct sw_onnx_pattern patterns[] = {
      "Softmax of the product of queries and keys, with numbers as scale and masks of 0 and -inf, "
      "times values",
      sw_onnx_match_attention, sw_onnx_emit_attention},
+    {"attention", " Attention ", "queries, keys, values, and masks of 0 and -inf",
+     sw_onnx_match_whole_attention, sw_onnx_emit_attention},
     {"product", " MatMul ", "MatMul with a matrix of weights", match_product, sw_onnx_emit_linear},
     {"product", " Gemm ", "Gemm with a matrix of weights, alpha 1 and beta 1", match_gemm,
      sw_onnx_emit_linear},

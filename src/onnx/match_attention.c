@@ -129,6 +129,7 @@ struct scores {
     double scale;
     struct hides hides[MOST_HIDES];
     int n_hides;
+    bool causal; /* besides what is hidden */
 };
 
 /* In a probe, operand i_in of this node is a constant. */
@@ -234,7 +235,7 @@ static int visible(const struct sw_onnx_plan *p, const struct scores *s, int i_p
                    int64_t q, int64_t k)
 {
     const int64_t at[4] = {b, 0, q, k};
-    int all = 1;
+    int all = !s->causal || k <= q;
     for (int i = 0; i < s->n_hides; i++) {
         const struct sw_onnx_data *data =
             sw_onnx_probe(p, i_probe, s->hides[i].node, s->hides[i].i_in);
@@ -321,8 +322,9 @@ static bool read_holes(const struct sw_onnx_plan *p, const struct scores *s, int
 static bool read_mask(const struct sw_onnx_plan *p, const struct scores *s, int64_t queries,
                       int64_t keys, struct sw_onnx_match *m)
 {
-    return s->n_hides == 0 || (queries == keys && is_of_all_heads(p, s) &&
-                               read_shape(p, s, keys, m) && read_holes(p, s, keys, m));
+    return (s->n_hides == 0 && !s->causal) ||
+           (queries == keys && is_of_all_heads(p, s) && read_shape(p, s, keys, m) &&
+            read_holes(p, s, keys, m));
 }
 
 /* ---- attention ---- */
@@ -334,6 +336,32 @@ static int32_t probabilities(const struct sw_onnx_plan *p, int32_t v)
     const struct sw_onnx_graph_node *where = sw_onnx_made_by(p, v, "Where");
     const struct sw_onnx_graph_node *nan = where ? sw_onnx_made_by(p, where->in[0], "IsNaN") : NULL;
     return nan && sw_onnx_is_single(p, where->in[1], 0) ? sw_onnx_uncast(p, where->in[2]) : v;
+}
+
+/* Queries, keys and values that are columns of one product, as sw_attention_packed takes them. */
+static void find_packed(const struct sw_onnx_plan *p, const struct layout *const *all,
+                        struct sw_onnx_match *m)
+{
+    int32_t x[3];
+    int64_t first[3], n[3], at = 0;
+    for (int i = 0; i < 3; i++) {
+        const struct layout *l = all[i];
+        const struct sw_onnx_graph_node *reshape = sw_onnx_made_by(p, l->value, "Reshape");
+        const bool in_order = l->of[0] == 0 && l->of[1] == 1 && l->of[2] == 2 && l->of[3] == 3;
+        if (!reshape || !in_order || sw_onnx_value(p, reshape->in[0])->rank != 3 ||
+            sw_onnx_value(p, reshape->in[0])->dims[1] != sw_onnx_value(p, l->value)->dims[1] ||
+            !sw_onnx_columns(p, reshape->in[0], &x[i], &first[i], &n[i]) || x[i] != x[0] ||
+            first[i] != at) {
+            return;
+        }
+        at += n[i];
+    }
+    const struct sw_onnx_graph_value *whole = sw_onnx_value(p, x[0]);
+    if (whole->dims[2] == at && n[1] == n[2]) {
+        m->attention.packed = true;
+        m->n_in = 0;
+        sw_onnx_need(m, x[0]);
+    }
 }
 
 bool sw_onnx_match_attention(const struct sw_onnx_plan *p, int32_t v, struct sw_onnx_match *m)
@@ -368,8 +396,47 @@ bool sw_onnx_match_attention(const struct sw_onnx_plan *p, int32_t v, struct sw_
     m->attention.heads = shape->dims[1];
     m->attention.kv_heads = sw_onnx_value(p, k.value)->dims[k.of[2]];
     m->number = s.scale * q.scale * k.scale;
-    return w.scale == 1 && sw_onnx_value(p, q.value)->dims[q.of[2]] == m->attention.heads &&
-           sw_onnx_value(p, w.value)->dims[w.of[2]] == m->attention.kv_heads;
+    const bool fits = w.scale == 1 &&
+                      sw_onnx_value(p, q.value)->dims[q.of[2]] == m->attention.heads &&
+                      sw_onnx_value(p, w.value)->dims[w.of[2]] == m->attention.kv_heads;
+    if (fits) {
+        find_packed(p, all, m);
+    }
+    return fits;
+}
+
+/* Attention as a single node, since opset 23: [B,T,H D], or heads first. */
+bool sw_onnx_match_whole_attention(const struct sw_onnx_plan *p, int32_t v, struct sw_onnx_match *m)
+{
+    static const int head_first[4] = {0, 2, 1, 3};
+    const struct sw_onnx_graph_node *node = sw_onnx_maker(p, v);
+    const struct sw_onnx_graph_value *q = sw_onnx_value(p, node->in[0]);
+    const struct sw_onnx_graph_value *k = sw_onnx_value(p, node->in[1]);
+    const bool flat = q->rank == 3, has_mask = node->n_in > 3 && node->in[3] >= 0;
+    struct scores s = {.product = -1, .causal = sw_onnx_attr_int(node, "is_causal", 0) != 0};
+    if (sw_onnx_value(p, v)->i_out != 0 || node->n_in > 4 ||
+        sw_onnx_attr_number(node, "softcap", 0) != 0 || q->rank != k->rank ||
+        (has_mask &&
+         !(is_known(p, node, 3) &&
+           note(&s, p, node, 3,
+                sw_onnx_value(p, node->in[3])->type == ONNX_BOOL ? HIDES_UNLESS : HIDES_ADDED)))) {
+        return false;
+    }
+    m->attention.flat = flat;
+    m->attention.heads = flat ? sw_onnx_attr_int(node, "q_num_heads", 0) : q->dims[1];
+    m->attention.kv_heads = flat ? sw_onnx_attr_int(node, "kv_num_heads", 0) : k->dims[1];
+    if (m->attention.heads < 1 || m->attention.kv_heads < 1 || q->rank < 3 || q->rank > 4) {
+        return false;
+    }
+    const int64_t width = flat ? q->dims[2] / m->attention.heads : q->dims[3];
+    m->number = sw_onnx_attr_number(node, "scale", 1 / sqrt((double)width));
+    for (int i = 0; i < 3; i++) {
+        sw_onnx_need(m, node->in[i]);
+    }
+    memcpy(m->attention.of_q, head_first, sizeof head_first);
+    memcpy(m->attention.of_k, head_first, sizeof head_first);
+    memcpy(m->attention.of_v, head_first, sizeof head_first);
+    return read_mask(p, &s, q->dims[flat ? 1 : 2], k->dims[flat ? 1 : 2], m);
 }
 
 /* ---- rotary positions ---- */

@@ -9,12 +9,18 @@
 #include "support/test.h"
 
 static const char *gpt2, *roberta; /* the latter is a folder without other weights */
+static const char *whole;          /* GPT-2 at opset 23: attention is one node */
+
+static sw_status write_opset(const char *model, const char *folder, int opset, bool asked)
+{
+    const struct sw_engine_onnx to = {.folder = folder, .is_asked = asked, .opset = opset};
+    struct sw_onnx_summary summary;
+    return sw_engine_onnx_folder(model, &to, &summary);
+}
 
 static sw_status write_file(const char *model, const char *folder, bool asked)
 {
-    const struct sw_engine_onnx to = {.folder = folder, .is_asked = asked, .opset = 17};
-    struct sw_onnx_summary summary;
-    return sw_engine_onnx_folder(model, &to, &summary);
+    return write_opset(model, folder, 17, asked);
 }
 
 static int make_files(void **state)
@@ -22,7 +28,9 @@ static int make_files(void **state)
     (void)state;
     gpt2 = test_at("gpt2/model.onnx");
     roberta = test_at("roberta");
-    return write_file("tests/cases/gpt2_tied", test_at("gpt2"), false) < 0 ||
+    whole = test_at("whole/model.onnx");
+    return write_opset("tests/cases/gpt2_tied", test_at("whole"), 23, false) < 0 ||
+           write_file("tests/cases/gpt2_tied", test_at("gpt2"), false) < 0 ||
            write_file("tests/cases/roberta_untied", roberta, false) < 0;
 }
 
@@ -138,11 +146,14 @@ static void losses_are_those_of_the_family(void **state)
 {
     (void)state;
     sw_engine *graph = opened(gpt2, TRAINED, false);
+    sw_engine *one_node = opened(whole, TRAINED, false);
     sw_engine *family = opened("tests/cases/gpt2_tied", TRAINED, false);
     for (int i = 0; i < 3; i++) {
         const double wanted = train(family);
         assert_float_equal(train(graph) / wanted, 1, 1e-5);
+        assert_float_equal(train(one_node) / wanted, 1, 1e-5);
     }
+    sw_close(one_node);
     sw_close(graph);
     sw_close(family);
 }
