@@ -36,7 +36,9 @@ int sw_gpu_node_of(const char *bus, char *why, size_t cap)
     if (hwloc_topology_init(&topology) != 0) {
         return node;
     }
-    if (hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
+    /* other kinds of devices would load plugins that start the vendors' run times */
+    if (hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE,
+                                       HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
         hwloc_topology_load(topology) == 0) {
         node = node_in(topology, bus, why, cap);
     }
