@@ -255,8 +255,9 @@ static sw_status run_script(const struct onnx_job *job, FILE *out)
     if (WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == SKIPPED)) {
         return SW_OK;
     }
-    return SW_FAIL(SW_E_PEER, "%s: ONNX Runtime does not agree with the model that was exported",
-                   job->to.folder);
+    return SW_FAIL(SW_E_PEER, "%s: ONNX Runtime %s the model that was exported", job->to.folder,
+                   WIFEXITED(status) && WEXITSTATUS(status) == 1 ? "does not agree with"
+                                                                 : "did not run");
 }
 
 static sw_status end_onnx(const struct onnx_job *job, sw_status st, FILE *out)
