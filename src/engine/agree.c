@@ -124,7 +124,8 @@ static void write_tensor(const struct sw_safetensor *t, struct sw_str *out)
 
 static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out)
 {
-    static const char *const left_out[] = {"_name_or_path", "transformers_version", NULL};
+    static const char *const left_out[] = {"_name_or_path", "transformers_version", SW_ONNX_KEY,
+                                           NULL};
     struct sw_str text = {0};
     if (e->weights.source.doc) {
         write_tree(sw_json_root(e->weights.source.doc), "", left_out, &text);
@@ -132,6 +133,9 @@ static sw_status agree_on_model(const struct sw_engine *e, struct sw_agreed *out
     for (int64_t i = 0; e->weights.source.files && i < sw_hf_folder_count(e->weights.source.files);
          i++) {
         write_tensor(sw_hf_folder_at(e->weights.source.files, i), &text);
+    }
+    if (sw_onnx_is_import(e->weights.model)) {
+        sw_onnx_model_describe(e->weights.model, &text);
     }
     const struct sw_safetensors *adapter = sw_weights_adapter_file(&e->weights);
     for (int64_t i = 0; adapter && i < sw_safetensors_count(adapter); i++) {

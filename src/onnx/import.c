@@ -522,6 +522,22 @@ sw_status sw_onnx_model_fetch(const struct sw_model *model, const char *name,
     return SW_OK;
 }
 
+void sw_onnx_model_describe(const struct sw_model *model, struct sw_str *out)
+{
+    enum { END_ELEMS = 16 };
+    const struct sw_onnx_import *m = import_of(model);
+    for (int32_t i = 0; i < m->n_params; i++) {
+        const struct sw_onnx_data *data = m->graph->values[m->params[i].value].data;
+        const struct sw_shape shape = param_shape(m, &m->params[i]);
+        char text[96];
+        sw_str_printf(out, "%s %s ", m->params[i].name, sw_shape_format(&shape, text, sizeof text));
+        for (int64_t k = 0; k < END_ELEMS && k < data->n; k++) {
+            sw_str_printf(out, "%a %a ", (double)element(data, k),
+                          (double)element(data, data->n - 1 - k));
+        }
+    }
+}
+
 /* ---- writing ---- */
 
 struct rewrite {

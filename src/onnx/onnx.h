@@ -84,6 +84,8 @@ bool sw_onnx_is_import(const struct sw_model *model);
 /* Elements [first, first + n) of a parameter, from the file. SW_E_FORMAT: it has no such one. */
 sw_status sw_onnx_model_fetch(const struct sw_model *model, const char *name,
                               const struct sw_shape *shape, int64_t first, int64_t n, float *out);
+/* Appends names, shapes and both ends of the parameters, for a comparison with those of others. */
+void sw_onnx_model_describe(const struct sw_model *model, struct sw_str *out);
 /* Writes the file with other values of its parameters, and all else the same byte for byte.
  * values NULL: the same file. */
 sw_status sw_onnx_model_write(const struct sw_model *model, const struct sw_onnx_values *values,

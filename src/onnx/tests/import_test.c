@@ -114,6 +114,15 @@ static void transposed_weights_have_their_modules_names_and_are_turned_back(void
     assert_int_equal(summary.weights, 3); /* the table is one parameter with its transpose */
     struct sw_model *written = open_file(test_at("out/in.onnx"), &again);
     expect_values(written, 1);
+    struct sw_str was = {0}, is = {0}, same = {0};
+    sw_onnx_model_describe(model, &was);
+    sw_onnx_model_describe(model, &same);
+    sw_onnx_model_describe(written, &is);
+    assert_string_equal(sw_str_text(&was), sw_str_text(&same));
+    assert_string_not_equal(sw_str_text(&was), sw_str_text(&is));
+    sw_str_fini(&was);
+    sw_str_fini(&is);
+    sw_str_fini(&same);
     assert_int_equal(summary.nodes, 4);
     sw_model_close(written); /* tied again: the copy has the new values, too */
     sw_json_close(again);
