@@ -564,6 +564,15 @@ bool sw_may_tile(const struct sw_plan_options *options)
            (!options->rule || options->policy.states_tier != SW_TIER_DEVICE);
 }
 
+/* Elements of the smallest tile, for tiles of multiples of `rows`; 0 = the parameter stays whole.
+ * See choose. */
+static int64_t least_elems(int64_t rows, const struct sw_shape *shape)
+{
+    return rows < shape->dims[0] || rows % shape->dims[0] == 0
+               ? sw_min_i64(rows, shape->dims[0]) * shape->dims[1]
+               : 0;
+}
+
 int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *options)
 {
     int64_t *least = sw_tile_rows(ir, options);
@@ -572,8 +581,8 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
     for (int32_t i = 0; least && i < ir->params.n; i++) {
         const struct sw_ir_value *info = &ir->values[ir->params.at[i]];
         int64_t *of = &least[ir->params.at[i]];
-        const bool tiles = sw_may_tile(options) && is_large(info, &smallest);
-        *of = tiles && *of < info->form->shape.dims[0] ? *of * info->form->shape.dims[1] : 0;
+        const bool tiles = *of > 0 && sw_may_tile(options) && is_large(info, &smallest);
+        *of = tiles ? least_elems(*of, &info->form->shape) : 0;
     }
     return least;
 }

@@ -363,6 +363,40 @@ static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
     }
 }
 
+/* All experts of a block together exceed the budget, and the matrices of one do not. A matrix is a
+ * tile. */
+static void experts_have_tiles_within_a_budget(void **state)
+{
+    static const char model[] =
+        "{\"model_type\": \"mixtral\", \"vocab_size\": 64, \"hidden_size\": 64, "
+        "\"intermediate_size\": 256, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "
+        "\"num_key_value_heads\": 2, \"num_local_experts\": 8}";
+    char config[1024];
+    sw_engine *e = NULL;
+    (void)state;
+    snprintf(
+        config, sizeof config,
+        "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\", \"params\": "
+        "{\"lr\": 0.001}}, \"zero_optimization\": {\"stage\": 3, "
+        "\"stage3_param_persistence_threshold\": 1000, \"offload_param\": {\"device\": \"nvme\", "
+        "\"nvme_path\": \"%s\"}, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": "
+        "\"%s\"}}, \"spillway\": {\"device_memory\": 700000, \"recompute\": \"blocks\"}}",
+        test_folder(), test_folder());
+    const struct sw_engine_options options = {.config.text = config,
+                                              .model.path = model,
+                                              .inputs.seq_len = 8,
+                                              .train.wanted = true,
+                                              .plan.only = true};
+    if (sw_initialize(&options, &e) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_true(e->plan->n_tiled >= 2 * 8 * 3);
+    for (int32_t i = 0; i < e->plan->n_tiled; i++) {
+        assert_int_equal(e->plan->tiled[i].n_tiles, 1);
+    }
+    sw_close(e);
+}
+
 static void assert_refused(const char *config)
 {
     char model[128];
@@ -397,6 +431,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(refusals_name_the_key),
     cmocka_unit_test(the_peak_falls_with_the_tiles),
     cmocka_unit_test(a_budget_too_small_for_whole_parameters_has_tiles),
+    cmocka_unit_test(experts_have_tiles_within_a_budget),
     cmocka_unit_test(tiles_give_the_bits_of_whole_parameters),
     cmocka_unit_test(so_do_tiles_of_slices),
     cmocka_unit_test(so_do_the_plain_kernels),
