@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compares training steps on the CPU with PyTorch's: six models, in fp32 and bf16. The programs run in turns, ROUNDS
+# Compares training steps on the CPU with PyTorch's: seven models, in fp32 and bf16. The programs run in turns, ROUNDS
 # times. Prints a table of the medians of the rounds' medians, with the CPU's name and the date. With PAGE, replaces
 # there what stands between the lines "<!-- bench/cpu.sh -->" and "<!-- end -->".
 #
 #     bench/cpu.sh BENCH_TRAIN_GPT2 [PAGE]
 #
 # PYTHON  interpreter with torch and transformers (default: python3)
-# MODELS  rows, of gpt2 gpt2-long llama-153m bert-base t5-small vit-base (default: all)
+# MODELS  rows, of gpt2 gpt2-long llama-153m bert-base t5-small vit-base mixtral (default: all but the last)
 # DTYPES  bf16 f32 (default: both)
 # ROUNDS  (default: 3), STEPS  timed steps of a round (default: 3)
 # WRAP    command that each measured program is started with (default: none)
@@ -33,6 +33,7 @@ row() {
     case $1 in
     gpt2) name="GPT-2 124M" ;;
     gpt2-long) name="GPT-2 124M" tokens=1024 ;;
+    mixtral) name="Mixtral 209M" tokens=256 ours=$here/mixtral/config.json theirs="compile $here/mixtral" ;;
     llama-153m) name="LLaMA 153M" tokens=512 ours=$here/llama-153m/config.json theirs="compile $here/llama-153m" ;;
     bert-base) name="BERT-base" batch=8 tokens=128 ours=$here/bert-base/config.json theirs="compile $here/bert-base" ;;
     t5-small) name="T5-small, eager" batch=8 tokens=128 ours=t5-small theirs=t5-small ;;
