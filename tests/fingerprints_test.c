@@ -108,7 +108,7 @@ static sw_value decoder_forward(sw_graph *g, void *ctx, int64_t batch)
                                    30);
 }
 
-/* Operations of mixtures of experts, and a sink. */
+/* Operations of mixtures of experts, and a sink. ctx: not NULL = with the loads of experts */
 static sw_value experts_forward(sw_graph *g, void *ctx, int64_t batch)
 {
     enum { C = 16, EXPERTS = 3 };
@@ -121,7 +121,6 @@ static sw_value experts_forward(sw_graph *g, void *ctx, int64_t batch)
                                                 .slopes = SW_NO_VALUE,
                                                 .segments = SW_NO_VALUE,
                                                 .bias = SW_NO_VALUE};
-    (void)ctx;
     const int64_t rows = batch * T;
     const sw_value ids = sw_input(g, "input_ids", SW_I32, SW_SHAPE(batch, T));
     const sw_value labels = sw_input(g, "labels", SW_I32, SW_SHAPE(batch, T));
@@ -132,7 +131,7 @@ static sw_value experts_forward(sw_graph *g, void *ctx, int64_t batch)
     const sw_value x = sw_reshape(g, o, SW_SHAPE(rows, C));
     const sw_value gate = sw_param(g, "gate", SW_SHAPE(EXPERTS, C), init);
     const struct sw_routes routes = sw_route(g, sw_linear(g, x, gate, SW_NO_VALUE, false),
-                                             SW_NO_VALUE, SW_NO_VALUE, &router, 9);
+                                             SW_NO_VALUE, SW_NO_VALUE, &router, 9, 1);
     const sw_value up = sw_param(g, "up", SW_SHAPE(EXPERTS, C, 2 * C), init);
     const sw_value both =
         sw_expert_linear(g, sw_to_experts(g, x, &routes), &routes, &up, NULL, 1, true);
@@ -145,6 +144,9 @@ static sw_value experts_forward(sw_graph *g, void *ctx, int64_t batch)
     const sw_value y =
         sw_expert_linear(g, sw_clamped_gate(g, both, 1.7, 7), &routes, down, NULL, EXPERTS, false);
     const sw_value last = sw_reshape(g, sw_from_experts(g, y, &routes), SW_SHAPE(batch, T, C));
+    if (ctx) {
+        sw_output(g, "loads", sw_expert_loads(g, &routes));
+    }
     return sw_add(g, sw_linear_cross_entropy(g, last, table, SW_NO_VALUE, labels, 0),
                   sw_scale(g, sw_router_loss(g, routes.stats, false), 0.01));
 }
@@ -225,7 +227,8 @@ static uint64_t plan(char *const *columns, int n_ranks)
     const char *optimizer = "\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 0.01}}, ";
     const bool decoder = strcmp(columns[MODEL], "decoder") == 0;
     const bool encoder = strcmp(columns[MODEL], "encoder") == 0;
-    const bool experts = strcmp(columns[MODEL], "experts") == 0;
+    bool loads = strcmp(columns[MODEL], "loads") == 0;
+    const bool experts = loads || strcmp(columns[MODEL], "experts") == 0;
     const bool pairs = strcmp(columns[MODEL], "pairs") == 0;
     const bool own = decoder || encoder || experts || pairs || strcmp(columns[MODEL], "own") == 0;
     const bool trains =
@@ -254,7 +257,8 @@ static uint64_t plan(char *const *columns, int n_ranks)
                              : experts ? experts_forward
                              : pairs   ? pairs_forward
                              : own     ? own_forward
-                                       : NULL},
+                                       : NULL,
+                  .forward_ctx = loads ? &loads : NULL},
         .inputs = {.seq_len = own ? 0 : T, .mask = strcmp(columns[PROGRAM], "mask") == 0},
         .run = {.comm = comm, .batch_ranks = 1},
         .seed = 5,

@@ -260,8 +260,8 @@ struct sw_partition_config {
 /* Ranks along the axes of the mesh; the other ranks form the data axis. DeepSpeed's keys for the
  * same sizes are included. */
 struct sw_parallel_config {
-    bool is_auto;                  /* the sizes are to be chosen, and 1 until then */
-    int64_t pipe, tensor, context; /* at least 1 */
+    bool is_auto;                          /* the sizes are to be chosen, and 1 until then */
+    int64_t pipe, tensor, context, expert; /* at least 1 */
     struct sw_partition_config partition;
     int64_t chunks;         /* chunks of blocks per stage, at least 1 */
     bool sequence_parallel; /* norms and residuals run on 1 / tensor of the rows */

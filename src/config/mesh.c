@@ -13,7 +13,8 @@ static const struct config_field mesh_fields[] = {
         "ranks that share each matrix, preferably on one host", BUILT),
     INT("context", AT(parallel.context), "1", 1, HIGHEST,
         "ranks that share each row of tokens, and the heads of attention; they divide both", BUILT),
-    INT("expert", NOWHERE, "1", 1, HIGHEST, "ranks that share the experts of a layer", LATER),
+    INT("expert", AT(parallel.expert), "1", 1, HIGHEST,
+        "ranks that share the experts of a layer; each has micro-batches of its own", BUILT),
 };
 SECTION(sw_config_table_mesh, "spillway.mesh", mesh_fields, SECTION_NULL,
         "ranks along each axis; others form the data axis; the word \"auto\" chooses the sizes");

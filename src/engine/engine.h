@@ -100,15 +100,25 @@ sw_status sw_engine_settle(sw_engine *e);
 
 /* Most totals of a micro-batch, and most numbers that sw_engine_evaluate writes. */
 enum {
-    SW_ENGINE_MAX_TOTALS = 7,
+    SW_ENGINE_MAX_TOTALS = 11,
     SW_ENGINE_MAX_SUMS = 2 * (SW_TASK_MAX_TERMS + SW_ENGINE_MAX_TOTALS)
 };
-/* Sums and counts that the metrics of preferences are made of (SW_PREFERENCE_TOTALS): their number,
- * and those of the last step over all ranks. */
+/* Sums and counts that metrics are made of: those of preferences (SW_PREFERENCE_TOTALS), then those
+ * of experts (2 SW_LOADS). Their number, and those of the last step over all ranks. */
 int sw_engine_n_totals(const sw_engine *e);
 const double *sw_engine_totals(const sw_engine *e);
 /* A metric from such totals; NaN = they do not give it. */
 double sw_engine_metric(enum sw_metric metric, const double *totals);
+/* The routers of a model with experts in the last step, over all ranks. NaN = not computed. */
+struct sw_engine_routers {
+    /* Means over layers and micro-batches: the least and the most rows that an expert had, 1 = an
+     * equal share, and the entropy of the experts' shares, 1 = all equal. */
+    double least_load, most_load, entropy;
+    double dropped, choices; /* numbers; choices are those of all tokens and layers */
+    double aux_loss, z_loss; /* without their weights; NaN = the loss has no such term */
+};
+/* False: the model has no experts. */
+bool sw_engine_routers(const sw_engine *e, struct sw_engine_routers *out);
 /* The log-probability of each row of the batch that sw_engine_evaluate ran last, [rows]. */
 sw_status sw_engine_log_probs(sw_engine *e, float *out);
 

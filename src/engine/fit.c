@@ -10,6 +10,7 @@ enum { MOST_PROGRAMS = 5 };
 struct graphs {
     struct sw_engine *engine;
     struct sw_program_spec specs[MOST_PROGRAMS];
+    struct sw_program_spec same; /* the first one without the expert axis; graph NULL = none */
     int n;
     int64_t batch; /* micro-batch size that they are built for */
     const struct sw_machine_rates *rates;
@@ -21,12 +22,14 @@ struct recipe {
     int *i_program;               /* set to the index of the program in the plan */
     int64_t batch, tokens, cache; /* cache: its tokens; 0 = none */
     bool backward, labels, logits, hidden, source;
+    bool alone; /* without the expert axis */
 };
 
 /* Adds the forward of a program: the model's or the caller's. */
 static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct sw_graph *g)
 {
     const struct sw_spillway_config *c = &e->config->spillway;
+    const struct sw_coord experts = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_EXPERT, e->world.rank);
     sw_value loss = SW_NO_VALUE;
     if (!e->weights.model) {
         loss = e->options.model.forward(g, e->options.model.forward_ctx, r->batch);
@@ -52,6 +55,8 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         .capacity_factor = c->capacity_factor,
         .router_aux_loss = c->router_aux_loss,
         .router_z_loss = c->router_z_loss,
+        .experts = r->alone ? (struct sw_expert_ranks){0}
+                            : (struct sw_expert_ranks){SW_AXIS_EXPERT, experts.size, experts.rank},
         .cache_tokens = r->cache,
         .is_source = r->source,
     };
@@ -236,6 +241,15 @@ static sw_status learn_whole(struct sw_engine *e)
     return SW_OK;
 }
 
+/* Builds a graph again without the expert axis, which has the same bits. */
+static sw_status build_alone(struct graphs *graphs, const struct recipe *r)
+{
+    struct sw_engine *e = graphs->engine;
+    struct recipe alone = *r;
+    alone.alone = true;
+    return e->config->parallel.expert > 1 ? build(e, &alone, &graphs->same) : SW_OK;
+}
+
 /* Builds the graphs of all programs that the engine is asked for. */
 static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
 {
@@ -245,6 +259,7 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
     const bool answers = generate && sw_model_is_seq2seq(e->weights.model);
     const int64_t chunk =
         answers ? e->sizes.tokens : sw_min_i64(SW_PREFILL_TOKENS, o->generate.tokens);
+    SW_TRY(sw_engine_check_expert_axis(e));
     *p = (struct engine_programs){-1, -1, -1, -1, -1};
     if (e->weights.lora && answers && !train && !o->evaluate.loss && !o->evaluate.logits) {
         SW_TRY(learn_whole(e));
@@ -272,6 +287,7 @@ static sw_status build_all(struct sw_engine *e, struct graphs *graphs)
         if (all[i].wanted) {
             SW_TRY(build(e, &all[i].recipe, &graphs->specs[graphs->n]));
             *all[i].recipe.i_program = graphs->n++;
+            SW_TRY(graphs->n == 1 ? build_alone(graphs, &all[i].recipe) : SW_OK);
         }
     }
     return graphs->n > 0 ? SW_OK
@@ -284,6 +300,8 @@ static void close_graphs(struct graphs *graphs)
     for (int i = 0; i < graphs->n; i++) {
         sw_graph_close((struct sw_graph *)(uintptr_t)graphs->specs[i].graph);
     }
+    sw_graph_close((struct sw_graph *)(uintptr_t)graphs->same.graph);
+    graphs->same.graph = NULL;
     graphs->n = 0;
 }
 
@@ -310,7 +328,8 @@ static sw_status lend_graphs(void *ctx, const struct sw_policy *policy,
         SW_TRY(build_all(e, graphs));
         SW_TRY(cut_blocks(e, graphs));
     }
-    *out = (struct sw_search_graphs){graphs->specs, graphs->n, extra_fingerprint(e)};
+    *out = (struct sw_search_graphs){
+        graphs->specs, graphs->n, {extra_fingerprint(e), graphs->same.graph}};
     return SW_OK;
 }
 

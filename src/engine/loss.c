@@ -19,6 +19,12 @@ static const char *name_of(int term, bool count, char *buf, size_t cap)
     return buf;
 }
 
+void sw_engine_expect_totals(struct engine_loss *l, bool preferences, bool experts)
+{
+    l->n_totals = (preferences ? (int)SW_PREFERENCE_TOTALS / 2 : 0) + (experts ? (int)SW_LOADS : 0);
+    l->has_loads = experts;
+}
+
 sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks)
 {
     const size_t n = (size_t)(SW_ENGINE_MAX_SUMS * rounds);
@@ -62,6 +68,7 @@ sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss
         sw_output(g, name_of(i, false, name, sizeof name), terms[i].sum);
         sw_output(g, name_of(i, true, name, sizeof name), terms[i].count);
         l->weights[i] = terms[i].weight;
+        l->of[i] = terms[i].of;
     }
     l->n_terms = n;
     l->row_weight = backward ? terms[0].row_weight : l->row_weight;
@@ -69,9 +76,11 @@ sw_status sw_engine_learn_loss(struct engine_loss *l, sw_graph *g, sw_value loss
 }
 
 static void find_outputs(const struct engine_loss *l, const struct sw_program *program, int micro,
-                         const struct sw_port **out)
+                         const struct sw_port **out, const struct sw_port **totals)
 {
     char name[32];
+    totals[0] = sw_program_output(program, "totals", micro);
+    totals[1] = sw_program_output(program, "expert_loads", micro);
     for (int i = 0; i < 2 * l->n_terms; i++) {
         out[i] = sw_program_output(program, name_of(i / 2, i % 2 == 1, name, sizeof name), micro);
     }
@@ -83,23 +92,25 @@ void sw_engine_find_losses(struct engine_loss *l, const struct sw_plan *plan,
     if (p->train >= 0) {
         const struct sw_program *program = &plan->programs[p->train];
         for (int micro = 0; micro < program->micro_batches; micro++) {
-            find_outputs(l, program, micro, &l->outputs[2 * l->n_terms * micro]);
-            l->totals[micro] = sw_program_output(program, "totals", micro);
+            find_outputs(l, program, micro, &l->outputs[2 * l->n_terms * micro], l->totals[micro]);
         }
     }
     if (p->eval >= 0) {
-        find_outputs(l, &plan->programs[p->eval], 0, l->eval_outputs);
-        l->eval_totals = sw_program_output(&plan->programs[p->eval], "totals", 0);
+        find_outputs(l, &plan->programs[p->eval], 0, l->eval_outputs, l->eval_totals);
     }
+}
+
+static double mean_of_term(const double *term)
+{
+    return term[1] > 0 ? term[0] / term[1] : 0;
 }
 
 static double mean(const struct engine_loss *l, const double *terms)
 {
     double loss = 0;
     for (int i = 0; i < l->n_terms; i++) {
-        const double *term = &terms[2 * i];
-        const double mean_of_term = term[1] > 0 ? term[0] / term[1] : 0;
-        loss = i == 0 && l->weights[0] == 1 ? mean_of_term : loss + l->weights[i] * mean_of_term;
+        const double of_term = mean_of_term(&terms[2 * i]);
+        loss = i == 0 && l->weights[0] == 1 ? of_term : loss + l->weights[i] * of_term;
     }
     return loss;
 }
@@ -114,27 +125,32 @@ double sw_engine_mean_loss(const struct sw_engine *e, const double *terms)
 void sw_engine_total_losses(struct engine_loss *l, const struct engine_sizes *s,
                             const struct sw_mesh *mesh)
 {
-    const int ranks = sw_mesh_size(mesh, 1U << SW_AXIS_DATA);
+    const int ranks = sw_mesh_size(mesh, SW_BATCH_AXES);
     const double *all = sw_mesh_ranks(mesh) > 1 ? l->all : l->local;
     int from[SW_AXIS_COUNT] = {[SW_AXIS_PIPE] = sw_mesh_size(mesh, 1U << SW_AXIS_PIPE) - 1};
     const int n = sw_engine_n_sums(l);
     l->sum = l->count = l->means = 0;
     memset(l->step_totals, 0, sizeof l->step_totals);
+    memset(l->step_terms, 0, sizeof l->step_terms);
     for (int64_t k = 0; k < s->micro_batches; k++) {
-        from[SW_AXIS_DATA] = (int)(k % ranks);
+        sw_mesh_place_batch(mesh, (int)(k % ranks), from);
         const double *loss = &all[n * (sw_mesh_rank(mesh, from) * s->rounds + k / ranks)];
         l->sum += loss[0];
         l->count += loss[1];
         l->means += mean(l, loss);
+        for (int i = 0; i < l->n_terms; i++) {
+            l->step_terms[i] += mean_of_term(&loss[2 * i]) / (double)s->micro_batches;
+        }
         for (int i = 0; i < 2 * l->n_totals; i++) {
             l->step_totals[i] += loss[2 * l->n_terms + i];
         }
     }
 }
 
-/* ---- metrics of preferences ---- */
+/* ---- metrics of preferences and experts ---- */
 
-_Static_assert(2 * (int)SW_ENGINE_MAX_TOTALS == (int)SW_PREFERENCE_TOTALS, "all totals are kept");
+_Static_assert(2 * (int)SW_ENGINE_MAX_TOTALS == (int)SW_PREFERENCE_TOTALS + 2 * (int)SW_LOADS,
+               "all totals are kept");
 _Static_assert((int)SW_ENGINE_MAX_SUMS <= (int)SW_FETCHED, "an executor fetches them");
 
 int sw_engine_n_totals(const sw_engine *e)
@@ -150,6 +166,26 @@ const double *sw_engine_totals(const sw_engine *e)
 static double mean_of(const double *totals, int at)
 {
     return totals[at + 1] > 0 ? totals[at] / totals[at + 1] : (double)NAN;
+}
+
+bool sw_engine_routers(const sw_engine *e, struct sw_engine_routers *out)
+{
+    const struct engine_loss *l = &e->loss;
+    *out = (struct sw_engine_routers){.aux_loss = NAN, .z_loss = NAN};
+    if (!l->has_loads) {
+        return false;
+    }
+    const double *loads = l->step_totals + 2 * (l->n_totals - (int)SW_LOADS);
+    out->least_load = mean_of(loads, 2 * SW_LOAD_LEAST);
+    out->most_load = mean_of(loads, 2 * SW_LOAD_MOST);
+    out->entropy = mean_of(loads, 2 * SW_LOAD_ENTROPY);
+    out->dropped = loads[2 * SW_LOAD_DROPPED];
+    out->choices = loads[2 * SW_LOAD_DROPPED + 1];
+    for (int i = 0; i < l->n_terms; i++) {
+        out->aux_loss = l->of[i] == SW_LOSS_OF_BALANCE ? l->step_terms[i] : out->aux_loss;
+        out->z_loss = l->of[i] == SW_LOSS_OF_Z ? l->step_terms[i] : out->z_loss;
+    }
+    return true;
 }
 
 double sw_engine_metric(enum sw_metric metric, const double *totals)

@@ -15,7 +15,7 @@ struct axis {
     enum sw_axis axis;
     int64_t size;
 };
-enum { N_CUTS = 3 };
+enum { N_CUTS = 4 };
 
 /* The axes that the configuration gives sizes of. */
 static void list_cuts(const struct sw_engine *e, struct axis out[N_CUTS])
@@ -24,6 +24,7 @@ static void list_cuts(const struct sw_engine *e, struct axis out[N_CUTS])
     out[0] = (struct axis){"spillway.mesh.pipe", SW_AXIS_PIPE, p->pipe};
     out[1] = (struct axis){"spillway.mesh.tensor", SW_AXIS_TENSOR, p->tensor};
     out[2] = (struct axis){"spillway.mesh.context", SW_AXIS_CONTEXT, p->context};
+    out[3] = (struct axis){"spillway.mesh.expert", SW_AXIS_EXPERT, p->expert};
 }
 
 /* Refuses a number of ranks that is not a multiple of the product of the sizes. */
@@ -32,11 +33,11 @@ static sw_status refuse_sizes(const struct sw_engine *e, int64_t cuts)
     const struct sw_parallel_config *p = &e->config->parallel;
     return SW_FAIL(
         SW_E_CONFIG,
-        "spillway.mesh: pipe %lld x tensor %lld x context %lld do not make up %d ranks; "
-        "wanted a multiple of %lld ranks, as the other ranks form the data axis, or sizes "
+        "spillway.mesh: pipe %lld x expert %lld x tensor %lld x context %lld do not make up %d "
+        "ranks; wanted a multiple of %lld ranks, as the other ranks form the data axis, or sizes "
         "whose product divides %d",
-        (long long)p->pipe, (long long)p->tensor, (long long)p->context, e->world.size,
-        (long long)cuts, e->world.size);
+        (long long)p->pipe, (long long)p->expert, (long long)p->tensor, (long long)p->context,
+        e->world.size, (long long)cuts, e->world.size);
 }
 
 /* Lets messages name ranks by their coordinates, if there is more than the data axis. */
@@ -44,7 +45,7 @@ static sw_status name_ranks(const struct sw_engine *e)
 {
     enum { NAME = 96 };
     const size_t n = (size_t)e->world.size;
-    if (e->data.size == e->world.size || e->options.plan.only) {
+    if (sw_mesh_size(&e->mesh, 1U << SW_AXIS_DATA) == e->world.size || e->options.plan.only) {
         return SW_OK;
     }
     char(*texts)[NAME] = sw_alloc("engine", n * sizeof *texts);
@@ -78,7 +79,7 @@ sw_status sw_engine_take_mesh(struct sw_engine *e)
     }
     size[SW_AXIS_DATA] = (int)(e->world.size / product);
     SW_TRY(sw_mesh_init(&e->mesh, size, e->world.size));
-    e->data = sw_mesh_coord(&e->mesh, 1U << SW_AXIS_DATA, e->world.rank);
+    e->data = sw_mesh_coord(&e->mesh, SW_BATCH_AXES, e->world.rank);
     if (size[SW_AXIS_PIPE] > 1) {
         const int64_t n_parts = size[SW_AXIS_PIPE] * e->config->parallel.chunks;
         e->stage_blocks = sw_alloc("engine", ((size_t)n_parts + 1) * sizeof *e->stage_blocks);
@@ -90,7 +91,7 @@ sw_status sw_engine_take_mesh(struct sw_engine *e)
 int sw_engine_batch_ranks(const struct sw_engine *e)
 {
     const int64_t asked = e->options.run.batch_ranks;
-    const int cuts = sw_mesh_size(&e->mesh, SW_ALL_AXES & ~(1U << SW_AXIS_DATA));
+    const int cuts = sw_mesh_size(&e->mesh, SW_ALL_AXES & ~(unsigned)SW_BATCH_AXES);
     return asked > 0 ? (int)sw_ceil_div(asked, cuts) : e->data.size;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks the configuration and the options against the opened model, and sizes rows and texts.
+#include <string.h>
+
 #include "engine/private.h"
 
 /* DPO's sigmoid loss takes a share of the pairs as swapped. */
@@ -34,6 +36,35 @@ static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engi
                    "spillway.label_smoothing %g: the loss of the task \"%s\" is not a cross "
                    "entropy over classes, nor DPO's sigmoid with smoothing below 0.5",
                    smoothing, task->name);
+}
+
+sw_status sw_engine_check_expert_axis(const struct sw_engine *e)
+{
+    const struct sw_parallel_config *p = &e->config->parallel;
+    const bool has_experts = e->weights.model && e->weights.model->experts > 0;
+    const char *device = e->device ? e->device->ops->name : "cpu";
+    const struct {
+        bool bad;
+        const char *why;
+    } rows[] = {
+        {!has_experts, "the model has no experts"},
+        {p->tensor > 1 || p->context > 1, "ranks along tensor and context are not built with it"},
+        {sw_engine_runs_at_once(e), "spillway.schedule must be \"horizontal\" or a pipeline's"},
+        {e->config->spillway.reduce == SW_REDUCE_BOUNDARY,
+         "spillway.reduce \"boundary\" adds in another order"},
+        {e->options.train.keep_gradients, "gradients of one micro-batch are not kept with it"},
+        {e->options.train.wanted && e->sizes.micro_batches % e->data.size != 0,
+         "wanted a multiple of that many micro-batches in a step"},
+        {strcmp(device, "cpu") != 0 && strcmp(device, "mock") != 0,
+         "GPUs have no kernels for rows of other ranks"},
+    };
+    for (size_t i = 0; i < SW_LEN(rows) && p->expert > 1; i++) {
+        if (rows[i].bad) {
+            return SW_FAIL(SW_E_CONFIG, "spillway.mesh.expert %lld: %s", (long long)p->expert,
+                           rows[i].why);
+        }
+    }
+    return SW_OK;
 }
 
 /* Keys of routers are refused for models without them. */
@@ -139,7 +170,7 @@ sw_status sw_engine_open_source(struct sw_engine *e)
     }
     SW_TRY(sw_weights_open(&e->weights));
     e->sizes.rows = sw_task_rows(e->weights.model->task);
-    e->loss.n_totals = e->sizes.rows > 1 ? SW_ENGINE_MAX_TOTALS : 0;
+    sw_engine_expect_totals(&e->loss, e->sizes.rows > 1, e->weights.model->experts > 0);
     SW_TRY(size_texts(o, e->weights.model, e->config->parallel.context, &e->sizes));
     if (o->model.vocab_size > e->weights.model->vocab) {
         return SW_FAIL(SW_E_CONFIG,

@@ -33,21 +33,27 @@ struct engine_trace {
     struct sw_output output; /* on rank 0 */
 };
 
+enum { SW_ENGINE_TOTALS = 2 }; /* outputs with totals: of preferences, of experts */
+
 /* The loss of a micro-batch is a sum of terms; each term is a weight times a mean. A program
  * returns a sum and a count for each term. See loss.c. */
 struct engine_loss {
     bool by_tokens; /* weighted by 1 / targets of the step, instead of the micro-batch */
     int n_terms;
-    int n_totals; /* sums and counts for metrics, after those of the terms */
+    int n_totals;   /* sums and counts for metrics, after those of the terms */
+    bool has_loads; /* the last SW_LOADS of them */
     double weights[SW_TASK_MAX_TERMS];
+    enum sw_loss_of of[SW_TASK_MAX_TERMS];
     double row_weight; /* attrs.loss_mean.weight */
     /* training program: [rounds, terms, 2]; [1, terms, 2] if it holds one micro-batch */
     const struct sw_port **outputs;
     const struct sw_port *eval_outputs[2 * SW_TASK_MAX_TERMS]; /* [terms, 2] */
-    const struct sw_port **totals, *eval_totals;  /* [rounds] or [1], likewise; NULL = none */
+    /* [rounds] or [1], likewise, of each output of totals; NULL = there is none */
+    const struct sw_port *(*totals)[SW_ENGINE_TOTALS], *eval_totals[SW_ENGINE_TOTALS];
     double *local;                                /* [rounds, terms + totals, 2] of this rank */
     double *all;                                  /* [world, rounds, terms + totals, 2] */
     double step_totals[2 * SW_ENGINE_MAX_TOTALS]; /* of the last step, over all ranks */
+    double step_terms[SW_TASK_MAX_TERMS];         /* likewise: means over its micro-batches */
     /* Last step, added up in the order of k: sum and count of the first term, and the losses of the
      * micro-batches. */
     double sum, count, means;
@@ -213,6 +219,8 @@ static inline int sw_engine_n_sums(const struct engine_loss *l)
 {
     return 2 * (l->n_terms + l->n_totals);
 }
+/* The totals of a model: those of preferences, those of experts. */
+void sw_engine_expect_totals(struct engine_loss *l, bool preferences, bool experts);
 /* Allocates the losses of a step. */
 sw_status sw_engine_open_losses(struct engine_loss *l, int64_t rounds, int ranks);
 void sw_engine_close_losses(struct engine_loss *l);
@@ -251,6 +259,10 @@ sw_status sw_engine_take_batch(struct sw_engine *e);
 /* ---- options.c ---- */
 /* Opens the model and checks the options against it, or checks that a forward is given. */
 sw_status sw_engine_open_source(struct sw_engine *e);
+
+/* SW_E_CONFIG: spillway.mesh.expert, and what it cannot be combined with. Once the device is open
+ * and the number of micro-batches is known. */
+sw_status sw_engine_check_expert_axis(const struct sw_engine *e);
 
 /* ---- choose.c: keys that are "auto" ---- */
 /* Keeps the choices of the checkpoint that the run resumes from, if there is one. Collective. */

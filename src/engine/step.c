@@ -115,11 +115,15 @@ static sw_status fetch_loss(struct sw_engine *e, int64_t j, int micro)
 {
     const int n = 2 * e->loss.n_terms;
     const struct sw_port *const *from = &e->loss.outputs[n * micro];
-    const struct sw_port *totals = e->loss.totals[micro];
+    const struct sw_port *const *totals = e->loss.totals[micro];
     for (int i = 0; i < n && from[i]; i++) {
         SW_TRY(sw_executor_fetch(e->executor, from[i], j, i));
     }
-    return totals ? sw_executor_fetch(e->executor, totals, j, n) : SW_OK;
+    for (int i = 0, at = n; i < SW_ENGINE_TOTALS; i++) {
+        SW_TRY(totals[i] ? sw_executor_fetch(e->executor, totals[i], j, at) : SW_OK);
+        at += totals[i] ? (int)sw_shape_elems(&totals[i]->shape) : 0;
+    }
+    return SW_OK;
 }
 
 static void take_loss(struct sw_engine *e, int64_t j)
@@ -418,8 +422,12 @@ sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double 
     for (int i = 0; i < 2 * e->loss.n_terms; i++) {
         SW_TRY(sw_engine_read_scalar(e, e->loss.eval_outputs[i], &out[i]));
     }
-    float totals[2 * SW_ENGINE_MAX_TOTALS];
-    SW_TRY(e->loss.n_totals > 0 ? sw_engine_read_output(e, e->loss.eval_totals, totals) : SW_OK);
+    float totals[2 * SW_ENGINE_MAX_TOTALS] = {0};
+    for (int i = 0, at = 0; i < SW_ENGINE_TOTALS; i++) {
+        const struct sw_port *port = e->loss.eval_totals[i];
+        SW_TRY(port ? sw_engine_read_output(e, port, totals + at) : SW_OK);
+        at += port ? (int)sw_shape_elems(&port->shape) : 0;
+    }
     for (int i = 0; i < 2 * e->loss.n_totals; i++) {
         out[2 * e->loss.n_terms + i] = (double)totals[i];
     }

@@ -41,7 +41,7 @@ static bool router_fits(sw_graph *g, sw_value logits, sw_value bias, sw_value ma
 }
 
 struct sw_routes sw_route(sw_graph *g, sw_value logits, sw_value bias, sw_value mask,
-                          const struct sw_router_attrs *attrs, int64_t capacity)
+                          const struct sw_router_attrs *attrs, int64_t capacity, int64_t ranks)
 {
     struct sw_routes r = {SW_NO_VALUE, SW_NO_VALUE, SW_NO_VALUE,
                           SW_NO_VALUE, SW_NO_VALUE, SW_NO_VALUE};
@@ -50,7 +50,7 @@ struct sw_routes sw_route(sw_graph *g, sw_value logits, sw_value bias, sw_value 
     }
     const struct sw_attrs choice = {.experts = {.router = *attrs}};
     const struct sw_attrs rows = {
-        .experts = {.n = info_of(g, logits)->shape.dims[1], .capacity = capacity}};
+        .experts = {.n = info_of(g, logits)->shape.dims[1], .capacity = capacity, .ranks = ranks}};
     const sw_value in[2] = {sw_graph_dense(g, logits), bias};
     const int32_t router = sw_graph_emit(g, SW_OP_ROUTER, in, bias >= 0 ? 2 : 1, &choice);
     if (router < 0) {
@@ -111,6 +111,33 @@ void sw_grad_router_loss(struct sw_graph *g, const struct sw_op *op, const sw_va
     if (d_out[0] >= 0) {
         d_in[0] = sw_graph_gradient_out(
             g, sw_graph_add_op(g, SW_OP_ROUTER_LOSS_GRAD, in, 2, &op->attrs), op->in[0]);
+    }
+}
+
+sw_value sw_expert_loads(sw_graph *g, const struct sw_routes *routes)
+{
+    return sw_graph_usable(g, routes->offsets, "expert loads")
+               ? sw_graph_emit_one(g, SW_OP_EXPERT_LOADS, &routes->offsets, 1, NULL)
+               : SW_NO_VALUE;
+}
+
+/* ---- ranks ---- */
+
+sw_value sw_experts_exchange(sw_graph *g, sw_value x, const struct sw_expert_ranks *ranks)
+{
+    const struct sw_exchange_attrs attrs = {.from = SW_SPREAD_CUT,
+                                            .to = SW_SPREAD_CUT,
+                                            .axis = ranks->axis,
+                                            .ranks = ranks->n,
+                                            .me = ranks->me};
+    return ranks->n > 1 ? sw_graph_exchange(g, x, &attrs) : x;
+}
+
+void sw_param_of_expert(sw_graph *g, sw_value param, bool mine)
+{
+    if (param >= 0) {
+        g->values[param].is_local = true;
+        g->values[param].is_elsewhere = !mine;
     }
 }
 
@@ -185,7 +212,7 @@ static bool weights_fit(sw_graph *g, sw_value x, const struct sw_routes *routes,
         return false;
     }
     const struct sw_shape *shape = &info_of(g, w)->shape;
-    const int64_t experts = info_of(g, routes->offsets)->shape.dims[0] - 2;
+    const int64_t experts = sw_shape_last(&info_of(g, routes->offsets)->shape) - 2;
     const int rank = shape->rank;
     const bool all = rank == 3 && n == 1 && shape->dims[0] == experts;
     if (!(all || (rank == 2 && n == experts)) ||
@@ -256,6 +283,24 @@ static sw_value gradient_of_rows(struct sw_graph *g, const struct sw_op *last, s
     }
 }
 
+/* Streams are listed backwards, so the part that continues comes first. */
+static void gradients_of_parts(struct sw_graph *g, const struct sw_op *op, const sw_value *in,
+                               int64_t parts)
+{
+    const sw_value weight = op->in[2];
+    sw_value grads[SW_MOST_EXPERT_RANKS];
+    SW_ASSERT(parts <= SW_MOST_EXPERT_RANKS);
+    for (int64_t p = 0; p < parts; p++) {
+        struct sw_attrs attrs = op->attrs;
+        attrs.experts.part = p;
+        grads[p] = sw_graph_gradient_out(
+            g, sw_graph_add_op(g, SW_OP_EXPERT_MATMUL_GRAD, in, 3, &attrs), weight);
+    }
+    for (int64_t p = parts - 1; p >= 0; p--) {
+        sw_graph_add_stream(g, weight, grads[p], p > 0);
+    }
+}
+
 void sw_grad_expert_matmul(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                            sw_value *d_in)
 {
@@ -269,6 +314,11 @@ void sw_grad_expert_matmul(struct sw_graph *g, const struct sw_op *op, const sw_
         d_in[0] = gradient_of_rows(g, op, d_out[0]);
     }
     if (!sw_graph_wants(g, op->in[2]) && !sw_graph_wants(g, bias)) {
+        return;
+    }
+    const struct sw_shape *offsets = &info_of(g, op->in[1])->shape;
+    if (offsets->rank == 2) { /* a gradient for the rows of each rank, which are a micro-batch */
+        gradients_of_parts(g, op, in, offsets->dims[0]);
         return;
     }
     const int32_t i = sw_graph_add_op(g, SW_OP_EXPERT_MATMUL_GRAD, in, 3, &op->attrs);

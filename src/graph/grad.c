@@ -361,8 +361,11 @@ void sw_grad_user(struct sw_graph *g, const struct sw_op *op, const sw_value *d_
 
 /* ---- driver ---- */
 
-static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
+void sw_graph_add_stream(struct sw_graph *g, sw_value param, sw_value grad, bool continues)
 {
+    if (grad < 0) {
+        return;
+    }
     if (info_of(g, grad)->sparse_index < 0) {
         grad = sw_graph_cast(g, sw_graph_dense(g, grad), g->grad_dtype);
     }
@@ -374,7 +377,8 @@ static void add_stream(struct sw_graph *g, sw_value param, sw_value grad)
         info->role = SW_ROLE_GRAD;
         info->param = param;
     }
-    g->streams[g->n_streams++] = (struct sw_stream){.param = param, .grad = grad};
+    g->streams[g->n_streams++] =
+        (struct sw_stream){.param = param, .grad = grad, .continues = continues};
 }
 
 static void contribute(struct sw_graph *g, sw_value *grads, sw_value to, sw_value grad)
@@ -383,7 +387,7 @@ static void contribute(struct sw_graph *g, sw_value *grads, sw_value to, sw_valu
         return;
     }
     if (info_of(g, to)->role == SW_ROLE_PARAM) {
-        add_stream(g, to, grad);
+        sw_graph_add_stream(g, to, grad, false);
     } else {
         grads[to] = grads[to] < 0 ? grad : sw_add(g, grads[to], grad);
     }

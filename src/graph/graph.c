@@ -254,7 +254,8 @@ static bool is_frozen(const struct sw_graph *g, const char *name)
     return g->adapted.by && !g->adapted.by->trains(g->adapted.by, name);
 }
 
-sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
+static sw_value param_of(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_shape shape,
+                         struct sw_init init)
 {
     if (g->status < 0) {
         return SW_NO_VALUE;
@@ -271,7 +272,7 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
         }
         return known;
     }
-    const sw_value v = new_named(g, SW_ROLE_PARAM, name, g->dtype, &shape);
+    const sw_value v = new_named(g, SW_ROLE_PARAM, name, dtype, &shape);
     if (v < 0 || !sw_graph_grow(g, (void **)&g->params, g->n_params, sizeof(sw_value))) {
         return SW_NO_VALUE;
     }
@@ -281,13 +282,28 @@ sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct s
     return v;
 }
 
+sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
+{
+    return param_of(g, name, g->dtype, shape, init);
+}
+
+static sw_value fix(sw_graph *g, sw_value param)
+{
+    if (param >= 0) {
+        g->values[param].needs_grad = false;
+    }
+    return param;
+}
+
 sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
 {
-    const sw_value v = sw_param(g, name, shape, init);
-    if (v >= 0) {
-        g->values[v].needs_grad = false;
-    }
-    return v;
+    return fix(g, sw_param(g, name, shape, init));
+}
+
+sw_value sw_param_fixed_wide(sw_graph *g, const char *name, struct sw_shape shape,
+                             struct sw_init init)
+{
+    return fix(g, param_of(g, name, g->dtype == SW_F64 ? SW_F64 : SW_F32, shape, init));
 }
 
 /* A layer that is used twice has the same adapters each time. */

@@ -83,6 +83,8 @@ struct sw_value_info {
     sw_value sparse_index; /* row-sparse gradient: the i32 [N] index that belongs to these rows */
     sw_value param;        /* STATE and GRAD: of which parameter, else SW_NO_VALUE */
     struct sw_init init;   /* PARAM */
+    /* PARAM: only some ranks of the expert axis have it; others */
+    bool is_local, is_elsewhere;
     bool contiguous;
     bool needs_grad; /* a parameter, or computed from one */
     bool is_output;
@@ -111,7 +113,8 @@ struct sw_scope {
 /* One use of a parameter, and its gradient. */
 struct sw_stream {
     sw_value param;
-    sw_value grad; /* in the communication dtype; row-sparse if it has a sparse_index */
+    sw_value grad;  /* in the communication dtype; row-sparse if it has a sparse_index */
+    bool continues; /* of the same use as the stream before, for another micro-batch */
 };
 
 struct sw_named {
@@ -249,6 +252,10 @@ sw_status sw_graph_check_shares(const struct sw_graph *g, const struct sw_shares
 
 /* ---- mixtures of experts (build_experts.c) ---- */
 
+/* Like sw_param_fixed, but in f32 also where the graph has 16 bits. */
+sw_value sw_param_fixed_wide(sw_graph *g, const char *name, struct sw_shape shape,
+                             struct sw_init init);
+
 /* Words of ROUTER_STATS: choices of each of n experts, sums of their probabilities, then these. */
 enum { SW_ROUTER_TOKENS, SW_ROUTER_SQUARES, SW_ROUTER_DROPPED, SW_ROUTER_MORE };
 static inline int64_t sw_router_stats(int64_t n)
@@ -256,17 +263,31 @@ static inline int64_t sw_router_stats(int64_t n)
     return 2 * n + SW_ROUTER_MORE;
 }
 
+/* Numbers of EXPERT_LOADS. */
+enum sw_expert_load { SW_LOAD_LEAST, SW_LOAD_MOST, SW_LOAD_ENTROPY, SW_LOAD_DROPPED, SW_LOADS };
+
 /* The choices of tokens, and the rows of experts that they become. */
 struct sw_routes {
     sw_value experts, weights; /* i32 and f32 [N,k] */
     sw_value slots, sources, offsets;
     sw_value stats;
 };
+/* Ranks of the expert axis, which have equally many experts each; axis: enum sw_axis. n 0 counts as
+ * 1. */
+struct sw_expert_ranks {
+    int axis, n, me;
+};
+enum { SW_MOST_EXPERT_RANKS = 1024 };
 /* logits [N,E]; bias [E], or SW_NO_VALUE, is added to scores for the choice; mask i32 [N], or
  * SW_NO_VALUE: tokens that count in the statistics; capacity: most rows of an expert, 0 = no
- * bound. */
+ * bound; ranks: that have the experts. */
 struct sw_routes sw_route(sw_graph *g, sw_value logits, sw_value bias, sw_value mask,
-                          const struct sw_router_attrs *attrs, int64_t capacity);
+                          const struct sw_router_attrs *attrs, int64_t capacity, int64_t ranks);
+/* Sends each rank its part of rows or offsets, and gets a part from each: [ranks P, ..] of the same
+ * shape. */
+sw_value sw_experts_exchange(sw_graph *g, sw_value x, const struct sw_expert_ranks *ranks);
+/* Marks a parameter of one rank of the expert axis. mine: this rank has it; else no op reads it. */
+void sw_param_of_expert(sw_graph *g, sw_value param, bool mine);
 /* x [N,C] -> [R,C], the rows of all experts, those of one together. */
 sw_value sw_to_experts(sw_graph *g, sw_value x, const struct sw_routes *routes);
 /* y [R,C] -> [N,C]: the sum of each token's rows, times their weights. */
@@ -283,6 +304,10 @@ sw_value sw_clamped_gate(sw_graph *g, sw_value x, double alpha, double limit);
  * with z the squares of log sum exp(logits) (Zoph et al. 2022). stats: of one router, or the sum of
  * several. */
 sw_value sw_router_loss(sw_graph *g, sw_value stats, bool z);
+
+/* How evenly the rows are spread: f32 [2 SW_LOADS], a sum and a count of each number. Those of
+ * several layers may be added. */
+sw_value sw_expert_loads(sw_graph *g, const struct sw_routes *routes);
 
 /* o: an output of an attention -> what it would be if the softmax had another score, sinks[h],
  * whose value is 0. sinks [H]. */
@@ -346,10 +371,12 @@ sw_value sw_preference_loss(sw_graph *g, const struct sw_preference_spec *spec,
                             sw_value *out_values, sw_value *out_totals);
 
 /* A term of a loss. A loss is a sum of terms: weight times the mean over the term's own targets. */
+enum sw_loss_of { SW_LOSS_OF_TASK, SW_LOSS_OF_BALANCE, SW_LOSS_OF_Z }; /* the last two: routers */
 struct sw_loss_term {
     double weight;
     double row_weight;   /* attrs.loss_mean.weight */
     sw_value sum, count; /* each is f32 [1] */
+    enum sw_loss_of of;
 };
 /* Lists the terms in forward order and returns their number; 0 = the loss is not such a sum, or has
  * more than `most` terms. */

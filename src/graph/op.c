@@ -391,11 +391,19 @@ static void shapes_router(const struct sw_op_desc *d, struct sw_view *out)
 static void shapes_expert_rows(const struct sw_op_desc *d, struct sw_view *out)
 {
     const struct sw_experts_attrs *attrs = &d->op->attrs.experts;
-    const int64_t all = sw_shape_elems(&d->in[0].shape);
+    const int64_t ranks = sw_max_i64(attrs->ranks, 1), own = attrs->n / ranks;
+    const struct sw_shape *choices = &d->in[0].shape;
+    const int64_t most = choices->dims[0] * sw_min_i64(choices->dims[1], own); /* of a part */
     like(&out[0], &d->in[0]);
     set(&out[1], SW_I32,
-        SW_SHAPE(attrs->capacity > 0 ? sw_min_i64(all, attrs->n * attrs->capacity) : all));
-    set(&out[2], SW_I32, SW_SHAPE(attrs->n + 2));
+        SW_SHAPE(ranks * (attrs->capacity > 0 ? sw_min_i64(most, own * attrs->capacity) : most)));
+    set(&out[2], SW_I32, attrs->ranks > 1 ? SW_SHAPE(ranks, own + 2) : SW_SHAPE(own + 2));
+}
+
+static void shapes_expert_loads(const struct sw_op_desc *d, struct sw_view *out)
+{
+    (void)d;
+    set(&out[0], SW_F32, SW_SHAPE(2 * SW_LOADS));
 }
 
 static void shapes_to_experts(const struct sw_op_desc *d, struct sw_view *out)
@@ -558,11 +566,14 @@ static int64_t flops_lstm_grad(const struct sw_op_desc *d)
     return 2 * flops_lstm(d);
 }
 
-/* The share of all rows that the experts of w have, if experts have equally many. */
+/* The share of all rows that the experts of w have, if experts have equally many. A gradient has
+ * those of one part. */
 static double share_of_rows(const struct sw_op_desc *d, const struct sw_view *w, int offsets)
 {
+    const struct sw_shape *shape = &d->in[offsets].shape;
     const int64_t own = w->shape.rank == 3 ? w->shape.dims[0] : 1;
-    return (double)own / (double)(d->in[offsets].shape.dims[0] - 2);
+    const int64_t parts = offsets == 2 && shape->rank == 2 ? shape->dims[0] : 1;
+    return (double)own / (double)((sw_shape_last(shape) - 2) * parts);
 }
 
 /* w and the row of the offsets, in EXPERT_MATMUL or its gradient */
@@ -750,7 +761,8 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_LOSS_MEAN_GRAD] = {.attrs = SW_ATTRS_LOSS_MEAN, .n_out = 1, .shapes = shapes_like_first,
         .uncut = numbers},
     [SW_OP_SEED] = {.n_out = 1, .flops_per_elem = -1, .uncut = numbers},
-    [SW_OP_ACCUMULATE] = {.traits = SW_TRAIT_SUM, .n_out = 1, .alias = in_first,
+    [SW_OP_ACCUMULATE] = {.attrs = SW_ATTRS_STATS, .traits = SW_TRAIT_SUM, .n_out = 1,
+        .alias = in_first,
         .flops = flops_accumulate, .axes_of = sw_axes_of_accumulate, .uncut = indices},
     [SW_OP_STATS_RESET] = {.traits = SW_TRAIT_FRESH, .n_out = 1, .alias = in_first,
         .flops_per_elem = -1, .uncut = sums},
@@ -903,6 +915,8 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .gradient = sw_grad_attention_sink, .flops_per_elem = 1, .axes = "bth bht h -> bth bht"},
     [SW_OP_ATTENTION_SINK_GRAD] = {.n_out = 1, .shapes = shapes_attention_sink_grad,
         .flops_per_elem = 2, .axes = "bth bth bht h -> h"},
+    [SW_OP_EXPERT_LOADS] = {.n_out = 1, .shapes = shapes_expert_loads, .flops_per_elem = -1,
+        .uncut = routed},
 };
 // clang-format on
 

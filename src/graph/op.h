@@ -232,7 +232,10 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    offsets[e] .. offsets[e + 1] - 1, in the order  \
                                                    of choices; offsets[E + 1]: number of dropped   \
                                                    ones. With a capacity, an expert takes first    \
-                                                   choices first, then second ones, .. */          \
+                                                   choices first, then second ones, .. With several\
+                                                   ranks the rows have a part of R / ranks for the \
+                                                   experts of each, and offsets [ranks, E / ranks +\
+                                                   2] count within the part */                     \
     X(TO_EXPERTS,         "to_experts")         /* x [N,C], slots, sources -> [R,C]; 0 without a   \
                                                    source */                                       \
     X(FROM_EXPERTS,       "from_experts")       /* y [R,C], slots, sources [, weights [N,k]] ->    \
@@ -244,9 +247,11 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    experts [, bias [N] or [e,N]] [, y] -> y [R,N]  \
                                                    (in place, if given): rows of experts attrs     \
                                                    expert, .. are x w + bias, others stay. tb: w is\
-                                                   [N,K] */                                        \
+                                                   [N,K]. Offsets [P, e + 2]: x has P equal parts  \
+                                                   */                                              \
     X(EXPERT_MATMUL_GRAD, "expert_matmul_grad") /* dy [R,N], x [R,K], offsets -> dw [, dbias],     \
-                                                   summed over the rows of each expert in order */ \
+                                                   summed over the rows of each expert in order;   \
+                                                   of one part */                                  \
     X(ROUTER_STATS,       "router_stats")       /* logits [N,E], experts, slots [, mask i32 [N]] ->\
                                                    f32 [2 E + 3]: choices of each expert, sums of  \
                                                    softmax(logits), tokens, sum of the squares of  \
@@ -266,7 +271,12 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    of the softmax that has a further score, the    \
                                                    head's sink, without a value */                 \
     X(ATTENTION_SINK_GRAD, "attention_sink_grad") /* do, o, lse (outputs of ATTENTION_SINK), sinks \
-                                                   -> dsinks, summed over samples, then queries */
+                                                   -> dsinks, summed over samples, then queries */\
+    X(EXPERT_LOADS,       "expert_loads")       /* offsets -> f32 [2 SW_LOADS]: a sum and a        \
+                                                   count for each of enum sw_expert_load. Least and\
+                                                   most rows of an expert, 1 = the mean; entropy of\
+                                                   the experts' shares over log E; dropped choices,\
+                                                   whose count is all choices */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -405,6 +415,7 @@ struct sw_integers_attrs {
 struct sw_stats_attrs {
     double clip;         /* STATS_FINISH: threshold, 0 = none */
     bool overflow_skips; /* STATS_FINISH: fp16 overflow skips the update */
+    bool continues;      /* ACCUMULATE: adds also in the first micro-batch of a step */
 };
 
 struct sw_rotary_attrs {
@@ -424,6 +435,8 @@ struct sw_experts_attrs {
     struct sw_router_attrs router;
     int64_t n;        /* EXPERT_ROWS: number of experts */
     int64_t capacity; /* EXPERT_ROWS: most rows of an expert; 0 = no bound */
+    int64_t ranks;    /* EXPERT_ROWS: that have equally many experts each; 0 counts as 1 */
+    int64_t part;     /* EXPERT_MATMUL_GRAD: the part of the rows that it adds up */
     int64_t expert;   /* EXPERT_MATMUL: the first expert of w */
     bool tb, has_bias;
     bool continues;      /* EXPERT_MATMUL: the last input is y, with the rows of other experts */

@@ -84,6 +84,8 @@ bool sw_graph_wants(const struct sw_graph *g, sw_value v);
 /* Adds an output shaped like `like`, in its dtype or that of gradients. It is absent if its
  * gradient is not wanted. */
 sw_value sw_graph_gradient_out(struct sw_graph *g, int32_t op, sw_value like);
+/* Adds a stream, in the reverse of forward order. continues: see struct sw_stream */
+void sw_graph_add_stream(struct sw_graph *g, sw_value param, sw_value grad, bool continues);
 
 /* Adds an op with the outputs of its row. Returns its index, or -1 after a failure. */
 int32_t sw_graph_emit(struct sw_graph *g, enum sw_op_kind kind, const sw_value *in, int n_in,

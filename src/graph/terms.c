@@ -7,6 +7,15 @@ struct found {
     int n, most;
 };
 
+static enum sw_loss_of loss_of(const struct sw_graph *g, sw_value sum)
+{
+    const int32_t producer = g->values[sum].producer;
+    const struct sw_op *op = producer >= 0 ? &g->ops[producer] : NULL;
+    return !op || op->kind != SW_OP_ROUTER_LOSS ? SW_LOSS_OF_TASK
+           : op->attrs.experts.z                ? SW_LOSS_OF_Z
+                                                : SW_LOSS_OF_BALANCE;
+}
+
 static bool add_terms(const struct sw_graph *g, sw_value v, double weight, struct found *out)
 {
     const int32_t producer = v >= 0 ? g->values[v].producer : -1;
@@ -20,8 +29,8 @@ static bool add_terms(const struct sw_graph *g, sw_value v, double weight, struc
         if (out->n == out->most) {
             return false;
         }
-        out->terms[out->n++] =
-            (struct sw_loss_term){weight, op->attrs.loss_mean.weight, op->in[0], op->in[1]};
+        out->terms[out->n++] = (struct sw_loss_term){weight, op->attrs.loss_mean.weight, op->in[0],
+                                                     op->in[1], loss_of(g, op->in[0])};
         return true;
     default:
         return false;

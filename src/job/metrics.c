@@ -66,6 +66,9 @@ static void add_totals_and_speed(const struct job *job, const struct sw_job_step
 {
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS);
     add_totals(job, line);
+    for (int i = 0; i < step->routers.n; i++) {
+        json_number(line, step->routers.items[i].name, step->routers.items[i].gauge.value);
+    }
     json_number(line, "step_ms", seconds * 1e3);
     json_number(line, sw_job_is_images(job) ? "images_per_s" : "tokens_per_s",
                 (double)sw_job_units(job) / seconds);

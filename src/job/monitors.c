@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "job/private.h"
-#include "monitor/monitor.h"
 
 /* Joins output_path and job_name as Python does. */
 static sw_status folder_of(const struct sw_monitor_config *config, const char *block,
@@ -72,14 +71,21 @@ void sw_job_monitors_close(struct sw_job_monitors *monitors)
 /* ---- points ---- */
 
 struct points {
-    struct sw_point of[16 + SW_METRIC_COUNT];
-    char tags[SW_METRIC_COUNT][64];
-    int n;
+    struct sw_point of[16 + SW_METRIC_COUNT + SW_JOB_MOST_ROUTERS];
+    char tags[SW_METRIC_COUNT + SW_JOB_MOST_ROUTERS][64];
+    int n, n_tags;
 };
 
 static void put(struct points *p, const char *tag, double value)
 {
     p->of[p->n++] = (struct sw_point){tag, value};
+}
+
+static void put_named(struct points *p, const char *group, const char *name, double value)
+{
+    char *tag = p->tags[p->n_tags++];
+    snprintf(tag, sizeof p->tags[0], "%s/Samples/%s", group, name);
+    put(p, tag, value);
 }
 
 static void put_times(struct points *p, const struct sw_job_step *step)
@@ -98,9 +104,7 @@ static void put_validation(struct points *p, const struct sw_job_step *step)
     put(p, "Validation/Samples/loss", step->val_loss);
     for (int i = 0; step->metrics && i < SW_METRIC_COUNT; i++) {
         if (!isnan(step->metrics[i])) {
-            snprintf(p->tags[i], sizeof p->tags[i], "Validation/Samples/%s",
-                     sw_metric_name((enum sw_metric)i));
-            put(p, p->tags[i], step->metrics[i]);
+            put_named(p, "Validation", sw_metric_name((enum sw_metric)i), step->metrics[i]);
         }
     }
 }
@@ -110,7 +114,7 @@ static void make_points(const struct sw_job_monitors *m, const struct sw_job_ste
 {
     const struct sw_step_report *r = &step->report;
     const double seconds = sw_job_seconds(step, SW_JOB_STEP_NS);
-    p->n = 0;
+    p->n = p->n_tags = 0;
     put(p, "Train/Samples/train_loss", r->loss);
     put(p, "Train/Samples/lr", r->lr);
     if (m->scaled) {
@@ -119,6 +123,9 @@ static void make_points(const struct sw_job_monitors *m, const struct sw_job_ste
     put(p, "Train/Samples/grad_norm", r->grad_norm);
     put(p, m->images ? "Train/Samples/images_per_s" : "Train/Samples/tokens_per_s",
         (double)m->tokens / seconds);
+    for (int i = 0; i < step->routers.n; i++) {
+        put_named(p, "Train", step->routers.items[i].name, step->routers.items[i].gauge.value);
+    }
     if (m->breakdown) {
         put_times(p, step);
     }
@@ -175,7 +182,13 @@ static sw_status write_gauges(struct sw_job_monitors *m, const struct sw_job_ste
          false, step->use.write_gb_s},
         {"spillway_validation_loss", "Loss of the last validation.", NULL, false, step->val_loss},
     };
-    return sw_gauges_write(&m->gauges, gauges, (int)SW_LEN(gauges) - isnan(step->val_loss));
+    struct sw_gauge all[SW_LEN(gauges) + SW_JOB_MOST_ROUTERS];
+    int n = (int)SW_LEN(gauges) - isnan(step->val_loss);
+    memcpy(all, gauges, (size_t)n * sizeof *all);
+    for (int i = 0; i < step->routers.n; i++) {
+        all[n++] = step->routers.items[i].gauge;
+    }
+    return sw_gauges_write(&m->gauges, all, n);
 }
 
 /* A failed write of points ends the training, as for metrics.jsonl, because they would be lost for

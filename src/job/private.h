@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "job/queues.h"
 #include "json/json.h"
+#include "monitor/monitor.h"
 #include "spillway/train.h"
 #include "token/token.h"
 
@@ -243,8 +244,21 @@ struct sw_job_said {
     int64_t numbers[SW_JOB_NUMBERS];
     struct queue_record queues;
 };
+/* ---- routers.c: numbers of the routers of a step; n 0: the model has no experts ---- */
+enum { SW_JOB_MOST_ROUTERS = 7 };
+struct sw_job_routers {
+    struct {
+        const char *name;
+        struct sw_gauge gauge; /* with the value */
+    } items[SW_JOB_MOST_ROUTERS];
+    int n;
+};
+/* Reads those of the last step. drops: also of what a capacity dropped */
+void sw_job_count_routers(const sw_engine *e, bool drops, struct sw_job_routers *out);
+
 struct sw_job_step {
     struct sw_step_report report;
+    struct sw_job_routers routers;
     struct sw_job_said mine;
     int64_t most[SW_JOB_NUMBERS];
     struct queue_use use; /* queue use over all ranks */

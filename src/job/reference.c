@@ -196,7 +196,7 @@ static sw_status share(const struct job *job, struct sw_job_reference *r)
 static int rank_of(const struct sw_engine_facts *facts, int r)
 {
     int place[SW_AXIS_COUNT] = {0};
-    place[SW_AXIS_DATA] = r;
+    sw_mesh_place_batch(&facts->mesh, r, place);
     return sw_mesh_rank(&facts->mesh, place);
 }
 

@@ -19,16 +19,18 @@ struct sw_coord {
 /* ---- mesh.c: ranks along axes ---- */
 
 /* Ranks are row-major in the order of the axes, the last axis running fastest, as in DeepSpeed's
- * PipeModelDataParallelTopology. Its "model" axis is our tensor axis. */
+ * PipeModelDataParallelTopology. Its "model" axis is our tensor axis. The expert axis comes before
+ * the data axis, as with DeepSpeed's use_data_before_expert_parallelism. So the micro-batches of
+ * ranks that have the same experts are consecutive. */
 enum sw_axis {
     SW_AXIS_PIPE,
-    SW_AXIS_DATA,
     SW_AXIS_EXPERT,
+    SW_AXIS_DATA,
     SW_AXIS_CONTEXT,
     SW_AXIS_TENSOR,
     SW_AXIS_COUNT
 };
-const char *sw_axis_name(enum sw_axis axis); /* "pipe", "data", "expert", "context", "tensor" */
+const char *sw_axis_name(enum sw_axis axis); /* "pipe", "expert", "data", "context", "tensor" */
 
 /* All zeros = a single rank. */
 struct sw_mesh {
@@ -42,7 +44,11 @@ struct sw_group {
     const int *ranks; /* [n] ranks of the mesh, ascending */
     int of;           /* number of ranks along the axes, if not all of them are members; else 0 */
 };
-enum { SW_ALL_AXES = (1 << SW_AXIS_COUNT) - 1 };
+enum {
+    SW_ALL_AXES = (1 << SW_AXIS_COUNT) - 1,
+    /* ranks along these have different micro-batches: the expert axis takes some of data's */
+    SW_BATCH_AXES = 1 << SW_AXIS_DATA | 1 << SW_AXIS_EXPERT
+};
 
 /*
  * sw_mesh_init - makes a mesh with so many ranks along each axis.
@@ -64,6 +70,9 @@ int sw_mesh_ranks(const struct sw_mesh *mesh);
 /* `rank` must be in the mesh, and coordinates within the sizes. */
 void sw_mesh_place(const struct sw_mesh *mesh, int rank, int out_place[SW_AXIS_COUNT]);
 int sw_mesh_rank(const struct sw_mesh *mesh, const int place[SW_AXIS_COUNT]);
+
+/* Sets the coordinates along SW_BATCH_AXES of the ranks that are number i there. */
+void sw_mesh_place_batch(const struct sw_mesh *mesh, int i, int place[SW_AXIS_COUNT]);
 
 /* The group of `rank` along these axes. ranks: [sw_mesh_size(mesh, axes)], filled and borrowed by
  * the group */

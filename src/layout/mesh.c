@@ -7,7 +7,7 @@
 
 const char *sw_axis_name(enum sw_axis axis)
 {
-    static const char *const names[SW_AXIS_COUNT] = {"pipe", "data", "expert", "context", "tensor"};
+    static const char *const names[SW_AXIS_COUNT] = {"pipe", "expert", "data", "context", "tensor"};
     return names[axis];
 }
 
@@ -93,6 +93,12 @@ int sw_mesh_rank(const struct sw_mesh *mesh, const int place[SW_AXIS_COUNT])
         rank = rank * size_of(mesh, a) + place[a];
     }
     return rank;
+}
+
+void sw_mesh_place_batch(const struct sw_mesh *mesh, int i, int place[SW_AXIS_COUNT])
+{
+    place[SW_AXIS_EXPERT] = i / size_of(mesh, SW_AXIS_DATA);
+    place[SW_AXIS_DATA] = i % size_of(mesh, SW_AXIS_DATA);
 }
 
 struct sw_group sw_mesh_group(const struct sw_mesh *mesh, unsigned axes, int rank, int *ranks)

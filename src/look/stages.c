@@ -197,7 +197,7 @@ static double states_of(const struct sw_plan_table *t)
 
 static int data_ranks(const struct stages *s)
 {
-    return sw_mesh_size(&s->mesh, 1U << SW_AXIS_DATA);
+    return sw_mesh_size(&s->mesh, SW_BATCH_AXES);
 }
 
 static double paper_of(const struct stages *s, int stage)

@@ -13,7 +13,7 @@ struct build {
     sw_value mask, positions, position, segments, slopes;
     sw_value table, local_table; /* of angles */
     struct sw_layer_names names;
-    sw_value stats; /* sum of the routers' statistics so far */
+    struct sw_router_sums routers; /* so far */
 };
 
 static const struct sw_decoder *decoder_of(const struct sw_model *model)
@@ -469,7 +469,7 @@ static sw_value experts_branch(struct build *b, sw_value x)
 {
     const struct sw_decoder_names *n = &b->m->names;
     push_part(b, n->router, "mlp");
-    sw_value y = sw_experts_branch(b->m, b->g, &b->names, b->spec, x, b->mask, &b->stats);
+    sw_value y = sw_experts_branch(b->m, b->g, &b->names, b->spec, x, b->mask, &b->routers);
     if (b->m->spec.experts.shared > 0) {
         y = sw_add(b->g, y, shared_expert(b, x));
     }
@@ -613,7 +613,8 @@ static sw_value layers(struct build *b, sw_value h)
 void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
                         const struct sw_forward_spec *spec, sw_value *out_loss)
 {
-    struct build b = {.m = decoder_of(model), .g = g, .spec = spec, .stats = SW_NO_VALUE};
+    struct build b = {
+        .m = decoder_of(model), .g = g, .spec = spec, .routers = {SW_NO_VALUE, SW_NO_VALUE}};
     const struct sw_decoder_names *n = &b.m->names;
     b.names = (struct sw_layer_names){.trunk = n->trunk, .layers = n->layers};
     sw_value ids;
@@ -627,9 +628,13 @@ void sw_decoder_forward(const struct sw_model *model, sw_graph *g,
     sw_scope_pop(g);
 
     sw_scope_push(g, "head");
-    *out_loss = sw_model_is_causal(model)
-                    ? sw_head_lm(b.m, g, spec, h, table, sw_experts_loss(b.m, g, spec, b.stats))
-                    : sw_head_classify(b.m, g, spec, h, ids);
+    if (b.routers.loads >= 0) {
+        sw_output(g, "expert_loads", b.routers.loads);
+    }
+    *out_loss =
+        sw_model_is_causal(model)
+            ? sw_head_lm(b.m, g, spec, h, table, sw_experts_loss(b.m, g, spec, b.routers.stats))
+            : sw_head_classify(b.m, g, spec, h, ids);
     sw_scope_pop(g);
 }
 

@@ -278,12 +278,15 @@ sw_status sw_qwen3_read(struct sw_json_doc *doc, const struct sw_json *config,
 
 /* ---- experts (experts.c) ---- */
 
-/* x [B,T,C] -> the same shape, by the layer's routed experts. Adds the router's statistics to
- * *stats (SW_NO_VALUE: they are the first). mask [B,T] or SW_NO_VALUE: tokens that count in
- * them. */
+/* Sums over layers; SW_NO_VALUE: no layer so far has any. */
+struct sw_router_sums {
+    sw_value stats, loads; /* outputs of ROUTER_STATS, of EXPERT_LOADS */
+};
+/* x [B,T,C] -> the same shape, by the layer's routed experts. Adds to *sums; the loads only if
+ * there are labels. mask [B,T] or SW_NO_VALUE: tokens that count in the router's statistics. */
 sw_value sw_experts_branch(const struct sw_decoder *m, sw_graph *g, struct sw_layer_names *names,
                            const struct sw_forward_spec *spec, sw_value x, sw_value mask,
-                           sw_value *stats);
+                           struct sw_router_sums *sums);
 /* The weighted losses of all routers; SW_NO_VALUE: there are none. With hidden states, output
  * "aux_loss" is the load-balancing loss without its weight. */
 sw_value sw_experts_loss(const struct sw_decoder *m, sw_graph *g,

@@ -12,6 +12,7 @@ struct build {
     const struct sw_decoder *m;
     sw_graph *g;
     struct sw_layer_names *names;
+    const struct sw_expert_ranks *ranks;
 };
 
 static sw_value param(struct build *b, const char *suffix, const char *end, struct sw_shape shape,
@@ -33,12 +34,17 @@ static sw_value separate(struct build *b, const struct sw_routes *routes, const 
         sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for the model");
         return SW_NO_VALUE;
     }
+    const int64_t ranks = sw_max_i64(b->ranks->n, 1), own = s->n / ranks;
     for (int64_t e = 0; e < s->n; e++) {
         char name[96];
         snprintf(name, sizeof name, "%s.%lld.%s", b->m->names.experts, (long long)e, suffix);
         weights[e] = param(b, name, ".weight", SW_SHAPE(out, in), std);
+        if (ranks > 1) {
+            sw_param_of_expert(b->g, weights[e], e / own == b->ranks->me);
+        }
     }
-    const sw_value y = sw_expert_linear(b->g, x, routes, weights, NULL, s->n, false);
+    const sw_value y =
+        sw_expert_linear(b->g, x, routes, weights + b->ranks->me * own, NULL, own, false);
     sw_free(weights);
     return y;
 }
@@ -55,24 +61,49 @@ static sw_value packed(struct build *b, const struct sw_routes *routes, const ch
     return sw_expert_linear(b->g, x, routes, &weight, &bias, 1, true);
 }
 
-static sw_value routed(struct build *b, const struct sw_routes *routes, sw_value x)
+/* Each row by its expert, of those that this rank has. */
+static sw_value by_experts(struct build *b, const struct sw_routes *routes, sw_value rows)
 {
     const struct sw_decoder_names *n = &b->m->names;
     const struct sw_decoder_spec *s = &b->m->spec;
     const int64_t width = b->m->super.width, inner = s->experts.inner;
-    const sw_value rows = sw_to_experts(b->g, x, routes);
     if (n->expert_gate_up) {
         const sw_value both =
             packed(b, routes, n->expert_gate_up, rows, width, 2 * inner, s->init_range);
         const sw_value h = sw_clamped_gate(b->g, both, s->experts.alpha, s->experts.limit);
-        return sw_from_experts(
-            b->g, packed(b, routes, n->expert_down, h, inner, width, s->proj_range), routes);
+        return packed(b, routes, n->expert_down, h, inner, width, s->proj_range);
     }
     const sw_value gate = separate(b, routes, n->expert_gate, rows, width, inner, s->init_range);
     const sw_value up = separate(b, routes, n->expert_up, rows, width, inner, s->init_range);
     const sw_value h = sw_gated_act(b->g, gate, up, s->act);
-    return sw_from_experts(
-        b->g, separate(b, routes, n->expert_down, h, inner, width, s->proj_range), routes);
+    return separate(b, routes, n->expert_down, h, inner, width, s->proj_range);
+}
+
+/* Rows go to the ranks of their experts, and come back. */
+static sw_value routed(struct build *b, const struct sw_routes *routes, sw_value x)
+{
+    struct sw_routes there = *routes;
+    const sw_value rows = sw_experts_exchange(b->g, sw_to_experts(b->g, x, routes), b->ranks);
+    there.offsets = sw_experts_exchange(b->g, routes->offsets, b->ranks);
+    const sw_value y = sw_experts_exchange(b->g, by_experts(b, &there, rows), b->ranks);
+    return sw_from_experts(b->g, y, routes);
+}
+
+/* Experts are divided over the ranks of their axis by number. */
+static void check_ranks(const struct build *b)
+{
+    const int64_t n = b->m->spec.experts.n;
+    if (b->ranks->n > 1 && (n % b->ranks->n != 0 || b->ranks->n > SW_MOST_EXPERT_RANKS)) {
+        sw_graph_fail(b->g, SW_E_CONFIG,
+                      "spillway.mesh.expert %d: wanted a divisor of the %lld experts of a layer",
+                      b->ranks->n, (long long)n);
+    } else if (b->ranks->n > 1 && b->m->names.expert_gate_up) {
+        sw_graph_fail(
+            b->g, SW_E_UNSUP,
+            "spillway.mesh.expert %d: %s has one tensor for all experts of a layer, which "
+            "is not divided yet",
+            b->ranks->n, b->m->super.ops->model_type);
+    }
 }
 
 /* Sigmoid routers compute their scores in fp32, also where the layers do not. */
@@ -91,11 +122,16 @@ static sw_value scores(struct build *b, sw_value x)
     return sw_linear(b->g, x, weight, bias, false);
 }
 
+static void add(sw_graph *g, sw_value *sum, sw_value more)
+{
+    *sum = more < 0 ? *sum : *sum < 0 ? more : sw_add(g, *sum, more);
+}
+
 sw_value sw_experts_branch(const struct sw_decoder *m, sw_graph *g, struct sw_layer_names *names,
                            const struct sw_forward_spec *spec, sw_value x, sw_value mask,
-                           sw_value *stats)
+                           struct sw_router_sums *sums)
 {
-    struct build b = {m, g, names};
+    struct build b = {m, g, names, &spec->experts};
     const struct sw_experts_spec *s = &m->spec.experts;
     const int64_t n = spec->batch * spec->tokens;
     const double share = (double)(n * s->router.k) / (double)s->n;
@@ -107,12 +143,13 @@ sw_value sw_experts_branch(const struct sw_decoder *m, sw_graph *g, struct sw_la
                       spec->capacity_factor, bound, (long long)(n * s->router.k));
     }
     const double capacity = ceil(bound);
+    check_ranks(&b);
     const sw_value rows = sw_reshape(g, x, SW_SHAPE(n, m->super.width));
     sw_value bias = SW_NO_VALUE;
     if (m->names.choice_bias) {
         char name[256];
         snprintf(name, sizeof name, "%s", sw_name_in_layer(names, m->names.choice_bias));
-        bias = sw_param_fixed(g, name, SW_SHAPE(s->n), (struct sw_init){SW_INIT_ZERO, 0});
+        bias = sw_param_fixed_wide(g, name, SW_SHAPE(s->n), (struct sw_init){SW_INIT_ZERO, 0});
     }
     const sw_value counted = mask >= 0 ? sw_reshape(g, mask, SW_SHAPE(n)) : SW_NO_VALUE;
     const sw_value logits = scores(&b, rows);
@@ -121,10 +158,12 @@ sw_value sw_experts_branch(const struct sw_decoder *m, sw_graph *g, struct sw_la
         snprintf(name, sizeof name, "router_logits.%lld", (long long)names->layer);
         sw_output(g, name, logits);
     }
-    const struct sw_routes routes = sw_route(g, logits, bias, counted, &s->router,
-                                             capacity < (double)n ? (int64_t)capacity : 0);
-    if (routes.stats >= 0) {
-        *stats = *stats < 0 ? routes.stats : sw_add(g, *stats, routes.stats);
+    const struct sw_routes routes =
+        sw_route(g, logits, bias, counted, &s->router, capacity < (double)n ? (int64_t)capacity : 0,
+                 spec->experts.n);
+    add(g, &sums->stats, routes.stats);
+    if (spec->has_labels) {
+        add(g, &sums->loads, sw_expert_loads(g, &routes));
     }
     return sw_reshape(g, routed(&b, &routes, rows),
                       SW_SHAPE(spec->batch, spec->tokens, m->super.width));

@@ -595,6 +595,7 @@ static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_CLAMPED_GATE_GRAD] = BACKWARD,
     [SW_OP_ATTENTION_SINK] = {sw_onnx_attention_sink, NULL, "ReduceLogSumExp, Sigmoid, Mul", NULL},
     [SW_OP_ATTENTION_SINK_GRAD] = BACKWARD,
+    [SW_OP_EXPERT_LOADS] = LOSS,
 };
 
 const struct sw_onnx_row *sw_onnx_row_of(enum sw_op_kind kind)

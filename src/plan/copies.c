@@ -106,3 +106,26 @@ int32_t sw_ir_add_message(struct sw_ir *ir, enum sw_move move, int stage, sw_val
     }
     return op;
 }
+
+sw_status sw_ir_drop_elsewhere(struct sw_ir *ir)
+{
+    struct sw_ir_params *params = &ir->params;
+    int32_t n = 0;
+    bool any = false;
+    for (int32_t i = 0; i < params->n; i++) {
+        any = any || ir->values[params->at[i]].param_facts.is_elsewhere;
+    }
+    if (!any) {
+        return SW_OK;
+    }
+    params->absent = sw_alloc("plan", ((size_t)params->n + 1) * sizeof *params->absent);
+    SW_TRY_ALLOC(params->absent, "the plan");
+    for (int32_t i = 0; i < params->n; i++) {
+        struct sw_ir_value *info = &ir->values[params->at[i]];
+        const bool is_here = !info->param_facts.is_elsewhere;
+        info->role = is_here ? info->role : SW_ROLE_TRANSIENT;
+        *(is_here ? &params->at[n++] : &params->absent[params->n_absent++]) = params->at[i];
+    }
+    params->n = n;
+    return SW_OK;
+}

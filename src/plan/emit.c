@@ -68,7 +68,7 @@ static sw_value merge_sums(struct sw_ir *ir, int group, sw_value sums)
 static sw_value merge_shards(struct sw_ir *ir, sw_value target, sw_value sums)
 {
     const bool is_slice = ir->failure.status >= 0 && sw_ir_is_slice(&ir->values[target]);
-    return is_slice ? merge_sums(ir, SW_GROUP_DATA, sums) : sums;
+    return is_slice ? merge_sums(ir, sw_ir_spread_group(ir, target), sums) : sums;
 }
 
 sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
@@ -151,14 +151,16 @@ sw_value sw_emit_lamb_step(struct sw_ir *ir, int32_t moments, sw_value norms, sw
 
 /* Gathers the result of each rank's shard on all ranks, as bf16. So every rank makes the same
  * matrix orthogonal as a single rank would. */
-static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target, sw_value part)
+static sw_value gather_matrix(struct sw_ir *ir, sw_value target, sw_value part)
 {
-    if (ir->failure.status < 0 || !sw_ir_is_slice(target)) {
+    if (ir->failure.status < 0 || !sw_ir_is_slice(&ir->values[target])) {
         return part;
     }
-    const struct sw_layout gathered = sw_layout_gathered(&target->form->layout);
-    sw_ir_set_layout(ir, part, &target->form->layout);
-    const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &part, 1);
+    const struct sw_layout own = ir->values[target].form->layout;
+    const struct sw_layout gathered = sw_layout_gathered(&own);
+    sw_ir_set_layout(ir, part, &own);
+    const int32_t op =
+        sw_ir_add_exchange(ir, SW_MOVE_GATHER, sw_ir_spread_group(ir, target), &part, 1);
     const sw_value whole = sw_ir_add_out(ir, op, SW_BF16, gathered.whole);
     if (whole >= 0) {
         sw_ir_set_layout(ir, whole, &gathered);
@@ -170,12 +172,12 @@ static sw_value gather_matrix(struct sw_ir *ir, const struct sw_ir_value *target
 static sw_value emit_muon(struct sw_ir *ir, const struct sw_ir_detail *detail, sw_value *in,
                           int n_in)
 {
-    const struct sw_ir_value target = ir->values[in[0]];
+    const struct sw_shape shape = ir->values[in[0]].form->shape;
     const int n_states = detail->attrs.update.rule.n_states;
     const int32_t moments = add_predicated(ir, SW_OP_MUON_MOMENTS, in, n_in, detail);
     sw_ir_add_out_in_place(ir, moments, in[n_states]);
-    const sw_value part = sw_ir_add_out(ir, moments, SW_BF16, target.form->shape);
-    in[n_states] = gather_matrix(ir, &target, part);
+    const sw_value part = sw_ir_add_out(ir, moments, SW_BF16, shape);
+    in[n_states] = gather_matrix(ir, in[0], part);
     const int32_t apply = add_predicated(ir, SW_OP_MUON_APPLY, in, n_states + 1, detail);
     for (int i = 0; i < n_states; i++) {
         sw_ir_add_out_in_place(ir, apply, in[i]);

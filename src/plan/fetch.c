@@ -38,7 +38,9 @@ static bool load_from_master(struct sw_offload *p, const struct sw_ir_op *reader
 /* The first term of a sum over micro-batches overwrites the old contents. */
 static bool begins_sum(const struct sw_offload *p, const struct sw_ir_op *op, int k)
 {
-    return sw_ir_has(op, SW_TRAIT_SUM) && k == 0 &&
+    const bool adds_more = op->move == SW_MOVE_NONE && sw_ir_attrs(op) == SW_ATTRS_STATS &&
+                           op->detail->attrs.stats.continues;
+    return sw_ir_has(op, SW_TRAIT_SUM) && k == 0 && !adds_more && !op->exchange.continues &&
            (op->whole_step || (op->micro == 0 && sw_has_one_round(p->options)));
 }
 

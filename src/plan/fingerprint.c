@@ -12,5 +12,5 @@ uint64_t sw_plan_fingerprint(const struct sw_graph *fused, const struct sw_plan_
     h = sw_hash(h, &options->clip, sizeof options->clip);
     h = sw_hash(h, &fp16, sizeof fp16);
     h = options->rule ? sw_update_rule_hash(options->rule, h) : h;
-    return sw_hash(h, &options->extra_fingerprint, sizeof options->extra_fingerprint);
+    return sw_hash(h, &options->math.extra, sizeof options->math.extra);
 }

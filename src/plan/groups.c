@@ -3,6 +3,16 @@
 // means the same to all of them.
 #include "plan/private.h"
 
+unsigned sw_zero_axes(const struct sw_mesh *mesh)
+{
+    static const unsigned more[] = {1U << SW_AXIS_EXPERT, 1U << SW_AXIS_CONTEXT};
+    unsigned axes = 1U << SW_AXIS_DATA;
+    for (size_t i = 0; i < SW_LEN(more); i++) {
+        axes |= sw_mesh_size(mesh, more[i]) > 1 ? more[i] : 0;
+    }
+    return axes;
+}
+
 struct list {
     const struct sw_mesh *mesh;
     int me;
@@ -68,7 +78,9 @@ static void list_groups(struct list *list, const struct sw_program_spec *specs, 
     add_axes(list, SW_ALL_AXES);              /* SW_GROUP_WORLD */
     add_axes(list, sw_zero_axes(list->mesh)); /* SW_GROUP_DATA */
     for (int axis = 0; axis < SW_AXIS_COUNT; axis++) {
-        if (axis != SW_AXIS_DATA && sw_mesh_size(list->mesh, 1U << axis) > 1) {
+        const bool is_listed =
+            axis == SW_AXIS_DATA && sw_mesh_size(list->mesh, 1U << SW_AXIS_EXPERT) == 1;
+        if (!is_listed && sw_mesh_size(list->mesh, 1U << axis) > 1) {
             add_axes(list, 1U << axis);
         }
     }

@@ -87,6 +87,7 @@ static void take_value(struct sw_ir *ir, const struct sw_value_info *info)
         .sparse_index = info->sparse_index,
         .param = info->param,
         .needs_grad = info->needs_grad,
+        .param_facts = {.is_local = info->is_local, .is_elsewhere = info->is_elsewhere},
         .is_output = info->is_output,
         .state = info->data ? SW_STATE_CONSTANT : SW_STATE_OTHER,
     };
@@ -167,8 +168,8 @@ static bool take_lists(struct sw_ir *ir, const struct sw_graph *g)
     }
     for (; ir->n_streams < g->n_streams; ir->n_streams++) {
         const struct sw_stream *stream = &g->streams[ir->n_streams];
-        ir->streams[ir->n_streams] =
-            (struct sw_ir_stream){.param = stream->param, .grad = stream->grad};
+        ir->streams[ir->n_streams] = (struct sw_ir_stream){
+            .param = stream->param, .grad = stream->grad, .continues = stream->continues};
     }
     for (int32_t i = 0; i < g->n_outputs; i++) {
         sw_ir_output(ir, g->outputs[i].name, g->outputs[i].value);
@@ -417,12 +418,26 @@ bool sw_ir_is_part(const struct sw_ir *ir, sw_value v)
            (root->role == SW_ROLE_PARAM || sw_state_is_optimizer(root->state));
 }
 
+int32_t sw_ir_spread_group(const struct sw_ir *ir, sw_value v)
+{
+    const struct sw_ir_value *info = &ir->values[v];
+    const sw_value of = info->role == SW_ROLE_PARAM ? v
+                        : info->param >= 0          ? info->param
+                                                    : sw_ir_root(ir, v);
+    return ir->values[of].param_facts.is_local ? ir->params.local : SW_GROUP_DATA;
+}
+
+struct sw_coord sw_ir_spread(const struct sw_ir *ir, sw_value v)
+{
+    const int32_t group = sw_ir_spread_group(ir, v);
+    return group < 0 ? (struct sw_coord){0, 1}
+                     : (struct sw_coord){ir->groups[group].me, ir->groups[group].n};
+}
+
 struct sw_layout sw_ir_shard_of(const struct sw_ir *ir, sw_value v, int64_t run)
 {
     const struct sw_layout *layout = &ir->values[v].form->layout;
-    const struct sw_group *data = sw_ir_data(ir);
-    return layout->is_sliced ? *layout
-                             : sw_layout_sharded(layout, (struct sw_coord){data->me, data->n}, run);
+    return layout->is_sliced ? *layout : sw_layout_sharded(layout, sw_ir_spread(ir, v), run);
 }
 
 bool sw_ir_is_packed(const struct sw_ir *ir, sw_value v)

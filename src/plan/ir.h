@@ -33,6 +33,8 @@ struct sw_ir_param_facts {
     bool is_tiled;    /* ops see tiles of whole rows, and never the whole parameter */
     bool is_viewed;   /* it is the input of a view */
     bool stays_whole; /* it is not sharded, see sw_choose_whole */
+    /* see struct sw_value_info; of SW_GROUP_DATA, the ranks along data only have a local one */
+    bool is_local, is_elsewhere;
 };
 
 /* Slots of a tensor; LATE: two, and it is updated within the next forward. */
@@ -159,6 +161,7 @@ struct sw_ir_exchange {
     int16_t peer;       /* with one member: its index within the group */
     int8_t group;       /* participants, as an index into the plan's groups */
     int8_t dim, to_dim; /* dimensions of slices, see enum sw_move */
+    bool continues;     /* REDUCE: adds also in the first micro-batch of a step */
 };
 
 /* An op of the graph (see struct sw_op; sw_ir_math converts), or a move. */
@@ -197,8 +200,9 @@ struct sw_ir_output {
 
 struct sw_ir_stream {
     sw_value param, grad;
-    int micro; /* above 0: continues the use of the previous stream */
-    int from;  /* 1 + the stage of a pipeline that computes the gradient; 0 = this one */
+    int micro;      /* above 0: continues the use of the previous stream */
+    bool continues; /* the same within a micro-step: the gradient of another rank's micro-batch */
+    int from;       /* 1 + the stage of a pipeline that computes the gradient; 0 = this one */
 };
 
 /* The first failure of an addition. */
@@ -226,6 +230,7 @@ struct sw_ir_params {
     /* the parameters of all stages by param and stage, and the group of the stages */
     struct sw_ir_holder *holders; /* [n_holders] */
     int32_t n_holders, pipe;
+    int32_t local; /* the group of the ranks that have the same experts; -1 = this one alone */
 };
 struct sw_ir_loops {
     int32_t *pieces; /* [cap] number of pieces of each loop */
@@ -283,6 +288,8 @@ const struct sw_param_part *sw_ir_param_split(const struct sw_ir *ir, sw_value p
 /* Lists the parameters that ops of each stage read. op_part: [n_ops] part of the model, which stage
  * part % stages has; negative = not counted */
 sw_status sw_ir_list_holders(struct sw_ir *ir, const int *op_part, int stages);
+/* Lists the parameters that only other ranks of the expert axis have as absent. Without stages. */
+sw_status sw_ir_drop_elsewhere(struct sw_ir *ir);
 /* The stages that have a parameter, or the one that it is a tile of, ascending; *out_n is 0 without
  * a pipeline. */
 const struct sw_ir_holder *sw_ir_holders(const struct sw_ir *ir, sw_value param, int *out_n);
@@ -364,6 +371,11 @@ static inline const struct sw_group *sw_ir_data(const struct sw_ir *ir)
 {
     return &ir->groups[SW_GROUP_DATA];
 }
+/* The group over which a parameter is sharded, or that of a state, a tile or a copy; -1 = no other
+ * rank has it. */
+int32_t sw_ir_spread_group(const struct sw_ir *ir, sw_value v);
+/* This rank in it. */
+struct sw_coord sw_ir_spread(const struct sw_ir *ir, sw_value v);
 /* This rank's shard of v; the layout of v itself if v is a shard. run: see struct sw_layout */
 struct sw_layout sw_ir_shard_of(const struct sw_ir *ir, sw_value v, int64_t run);
 

@@ -291,6 +291,7 @@ void sw_exchange_describe(const struct sw_ir *ir, const struct sw_ir_op *op, str
     out->exchange.peer = op->exchange.peer;
     out->exchange.dtype = sw_exchange_dtype(ir, op);
     out->exchange.whole_step = op->whole_step;
+    out->exchange.continues = op->exchange.continues;
     out->bytes = sw_exchange_slice_bytes(ir, op);
     find_runs(ir, op, &out->exchange);
     if (op->move == SW_MOVE_REDUCE && sw_ir_moves_rows(op)) {

@@ -137,19 +137,33 @@ static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan
     return SW_OK;
 }
 
+/* Takes the fingerprint of the same computation on one rank. */
+static sw_status take_fingerprint(struct sw_plan *plan, const struct sw_graph *same,
+                                  const struct sw_plan_options *options)
+{
+    struct sw_graph *fused = NULL;
+    SW_TRY(sw_pass_fuse(same, options, &fused));
+    plan->fingerprint = sw_plan_fingerprint(fused, options);
+    sw_graph_close(fused);
+    return SW_OK;
+}
+
 /* Runs the pass on the graph, then makes the list that all other passes work on. */
 static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *g,
                             const struct sw_blocks *blocks, const struct sw_plan_options *options)
 {
     struct sw_graph *fused = NULL;
+    SW_TRY(i == 0 && options->math.same ? take_fingerprint(plan, options->math.same, options)
+                                        : SW_OK);
     SW_TRY(sw_pass_fuse(g, options, &fused));
-    if (i == 0) {
+    if (i == 0 && !options->math.same) {
         plan->fingerprint = sw_plan_fingerprint(fused, options);
     }
     const sw_status st = sw_ir_open(fused, &plan->programs[i].ir);
     sw_graph_close(fused);
     SW_TRY(st);
     plan->programs[i].ir->groups = plan->groups;
+    plan->programs[i].ir->params.local = sw_plan_group(plan, 1U << SW_AXIS_DATA);
     SW_TRY(sw_ir_take_exchanges(plan->programs[i].ir, plan));
     if (options->policy.tile_bytes > 0 && sw_may_tile(options)) {
         plan->programs[i].draft.tile_rows = sw_tile_rows(plan->programs[i].ir, options);
@@ -163,7 +177,8 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
                                      .blocks = blocks,
                                      .group = pipe,
                                      .trains = plan->programs[i].kind == SW_PROGRAM_TRAIN};
-    return pipe < 0 ? SW_OK : sw_pass_stage(plan->programs[i].ir, &cut);
+    return pipe < 0 ? sw_ir_drop_elsewhere(plan->programs[i].ir)
+                    : sw_pass_stage(plan->programs[i].ir, &cut);
 }
 
 /* Makes the lists of all programs. */

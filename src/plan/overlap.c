@@ -48,7 +48,7 @@ static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
 /* Elements that the collective moves, over all ranks. */
 static int64_t moved_elems(const struct pass *p, const struct sw_ir_op *op)
 {
-    return p->ir->values[op->in[0]].form->elems * sw_ir_data(p->ir)->n;
+    return p->ir->values[op->in[0]].form->elems * p->ir->groups[op->exchange.group].n;
 }
 
 /* True for a shard of a tile, or its sum. It travels alone, since tiles are used when there is no
@@ -171,6 +171,7 @@ static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32
         }
         const int64_t more = moved_elems(p, op);
         if (sw_ir_block_segment(p->ir, op) != place ||
+            (*n > 0 && op->exchange.group != op_of(p, members[0])->exchange.group) ||
             (*elems > 0 && (moves_a_tile(p, first) || moves_a_tile(p, op))) ||
             (op->phase == SW_PHASE_UPDATE && *elems > 0 && *elems + more > update_limit(p))) {
             break; /* the sums of all parameters count as one place and travel in buckets */
@@ -203,8 +204,8 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
         const int32_t n_before = n;
         int64_t sum;
         i = list_place(p, i, end, members, &n, &sum);
-        if (!(forced && n_before == 0) && p->outstanding + elems + sum > room) {
-            n = n_before;
+        if (n == n_before || (!(forced && n_before == 0) && p->outstanding + elems + sum > room)) {
+            n = n_before; /* other ranks take part, or there is no room */
             break;
         }
         elems += sum;
@@ -236,6 +237,20 @@ static int64_t batch_limit(const struct pass *p, const struct sw_ir_op *op)
     return op->move == SW_MOVE_REDUCE ? p->options->limits.reduce_bucket_elems : update_limit(p);
 }
 
+/* An instruction must not overtake held ones if it reads what they write, or writes what they
+ * touch. */
+static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
+{
+    bool touches = false;
+    for (int k = 0; k < op->n_in && p->n_held > 0; k++) {
+        touches = touches || (p->waits_for[sw_ir_root(p->ir, op->in[k])] & WRITES);
+    }
+    for (int k = 0; k < op->n_out && p->n_held > 0; k++) {
+        touches = touches || (op->out[k] >= 0 && p->waits_for[sw_ir_root(p->ir, op->out[k])]);
+    }
+    return touches;
+}
+
 /* Holds reductions, and gathers of updated parameters, until their block or a bucket is
  * complete. */
 static void hold(struct pass *p, int32_t i)
@@ -244,6 +259,8 @@ static void hold(struct pass *p, int32_t i)
     const int64_t place = op->move == SW_MOVE_REDUCE ? p->held_place : -1;
     const bool alone = moves_a_tile(p, op);
     if (p->n_held > 0 && (alone || op_of(p, p->held[0])->move != op->move ||
+                          op_of(p, p->held[0])->exchange.group != op->exchange.group ||
+                          (op->exchange.continues && touches_held(p, op)) ||
                           p->held_elems + moved_elems(p, op) > batch_limit(p, op))) {
         flush_held(p);
     }
@@ -260,20 +277,6 @@ static bool is_held(const struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
     return op->move == SW_MOVE_REDUCE || (op->move == SW_MOVE_GATHER && op->unless_skipped);
-}
-
-/* An instruction must not overtake held ones if it reads what they write, or writes what they
- * touch. */
-static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
-{
-    bool touches = false;
-    for (int k = 0; k < op->n_in && p->n_held > 0; k++) {
-        touches = touches || (p->waits_for[sw_ir_root(p->ir, op->in[k])] & WRITES);
-    }
-    for (int k = 0; k < op->n_out && p->n_held > 0; k++) {
-        touches = touches || (op->out[k] >= 0 && p->waits_for[sw_ir_root(p->ir, op->out[k])]);
-    }
-    return touches;
 }
 
 /* Before a segment is ordered: finds the gathers that may start early, and the loads that they

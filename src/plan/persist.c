@@ -185,9 +185,8 @@ static sw_status layout_of(const struct sw_plan *plan, const struct sw_ir *ir,
     const struct sw_ir_value *info = &ir->values[v];
     struct sw_layout layout = info->form->layout;
     if (!layout.is_sliced) {
-        const struct sw_group *data = sw_ir_data(ir);
         layout = sw_layout_of_whole(&layout.whole);
-        layout.data = (struct sw_coord){data->me, data->n};
+        layout.data = sw_ir_spread(ir, v);
         layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
     add_part(ir, options, v, &layout);

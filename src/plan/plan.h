@@ -184,6 +184,8 @@ struct sw_instr_exchange {
     /* REDUCE: adds the gradients of all ranks, even those without a micro-batch in this round; the
      * first one starts the sum */
     bool whole_step;
+    /* REDUCE: adds also in the first micro-batch of a step, whose sum an earlier one has begun */
+    bool continues;
     /* ALL_REDUCE: the operands do not divide into equal slices, so they pass through a workspace
      * with padding after them */
     bool is_padded;
@@ -613,6 +615,12 @@ int sw_plan_group(const struct sw_plan *plan, unsigned axes);
 /* The queue of an exchange of forward, by the axes of its group and its verb. */
 enum sw_queue sw_exchange_queue(unsigned axes, enum sw_verb verb);
 
+/* Facts for the fingerprint. */
+struct sw_plan_math {
+    uint64_t extra; /* hash of all else that may change a bit, such as seed and batch */
+    const struct sw_graph *same; /* borrowed; the first one without the expert axis; NULL = it */
+};
+
 /* The inputs of planning: device, model and training, and the choices made for them. */
 struct sw_plan_options {
     /* The host's kernels compute the same bits as the device's. With `host_updates` they update
@@ -638,8 +646,7 @@ struct sw_plan_options {
     bool keep_cheap;
     /* gather what ranks have parts of again for backward, instead of keeping it */
     bool gathers_again;
-    /* hash of everything else that may change a bit, such as seed and batch */
-    uint64_t extra_fingerprint;
+    struct sw_plan_math math;
     struct sw_plan_limits limits;
     struct sw_policy policy;
     struct sw_plan_refusal *refusal; /* details of a refusal with SW_E_NOMEM; NULL = not wanted */
@@ -651,14 +658,10 @@ struct sw_plan_options {
 /* Number of ranks that divide the micro-batches of a step among them. */
 static inline int sw_data_ranks(const struct sw_plan_options *options)
 {
-    return sw_mesh_size(&options->mesh, 1U << SW_AXIS_DATA);
+    return sw_mesh_size(&options->mesh, SW_BATCH_AXES);
 }
 /* The axes of SW_GROUP_DATA, and the number of its ranks. */
-static inline unsigned sw_zero_axes(const struct sw_mesh *mesh)
-{
-    const unsigned context = 1U << SW_AXIS_CONTEXT;
-    return 1U << SW_AXIS_DATA | (sw_mesh_size(mesh, context) > 1 ? context : 0);
-}
+unsigned sw_zero_axes(const struct sw_mesh *mesh);
 static inline int sw_zero_ranks(const struct sw_plan_options *options)
 {
     return sw_mesh_size(&options->mesh, sw_zero_axes(&options->mesh));

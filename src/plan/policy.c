@@ -81,7 +81,8 @@ bool sw_sums_before_reducing(const struct sw_plan_options *options)
 bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value param)
 {
     const struct sw_ir_value *info = &ir->values[param];
-    return sw_ir_data(ir)->n > 1 ? sw_ir_is_slice(info)
-                                 : info->form->elems > options->limits.persistence_elems &&
-                                       !info->param_facts.is_viewed;
+    return sw_ir_spread(ir, param).size > 1
+               ? sw_ir_is_slice(info)
+               : info->form->elems > options->limits.persistence_elems &&
+                     !info->param_facts.is_viewed;
 }

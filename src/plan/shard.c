@@ -50,7 +50,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
     sw_ir_set_layout(ir, whole, &gathered);
     ir->values[whole].needs_grad = info.needs_grad;
     struct sw_ir_op op = sw_ir_move_beside(SW_MOVE_GATHER, reader);
-    op.exchange.group = SW_GROUP_DATA;
+    op.exchange.group = (int8_t)sw_ir_spread_group(ir, param);
     op.n_in = 1;
     op.in[0] = param;
     op.out[0] = whole;
@@ -144,6 +144,9 @@ static bool cut_params(struct sw_ir *ir, const struct sw_plan_options *options)
         const bool tile = sw_ir_is_part(ir, param);
         const bool stays = options->policy.stage < 3 || info->param_facts.stays_whole ||
                            info->param_facts.is_viewed;
+        if (sw_ir_spread(ir, param).size <= 1) {
+            continue; /* no other rank has it */
+        }
         if (tile) {
             cut_tile(ir, param, &shard);
         } else {

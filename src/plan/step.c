@@ -223,9 +223,8 @@ static void add_rounds(const struct draft *d, const struct sw_plan *plan, int64_
 
 sw_status sw_plan_make_step(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    const unsigned data = 1U << SW_AXIS_DATA;
     const int ranks = sw_data_ranks(options);
-    const int rank = sw_mesh_coord(&options->mesh, data, options->me).rank;
+    const int rank = sw_mesh_coord(&options->mesh, SW_BATCH_AXES, options->me).rank;
     const int64_t rounds = sw_ceil_div(options->policy.micro_batches, ranks);
     const int64_t local = (options->policy.micro_batches - rank + ranks - 1) / ranks;
     struct sw_step *step = &plan->step;

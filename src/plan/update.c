@@ -133,7 +133,7 @@ static sw_value accumulator(struct sw_ir *ir, const struct sw_plan_options *opti
 {
     const sw_value param = feed->param;
     const enum sw_dtype dtype = sum_dtype(ir);
-    const bool whole = sw_ir_data(ir)->n <= 1 || sw_sums_before_reducing(options);
+    const bool whole = sw_ir_spread(ir, param).size <= 1 || sw_sums_before_reducing(options);
     const struct sw_shape shape = sum_shape(ir, options, param, whole);
     /* a tile's sum leaves the device between micro-batches, too */
     const bool stays = sums_stay(options) || sw_ir_is_part(ir, param) || sw_ir_is_shared(ir, param);
@@ -161,29 +161,35 @@ static bool travels_by_rows(const struct sw_ir *ir, const struct sw_plan_options
 
 /* Reduces each micro-batch's gradient to the owners of its shards at once. */
 static sw_value reduce(struct sw_ir *ir, const struct sw_plan_options *options,
-                       const struct feed *feed, sw_value acc, sw_value grad)
+                       const struct feed *feed, sw_value acc, sw_value grad, bool more)
 {
     const struct sw_layout shard = shard_of(ir, options, feed->param);
     const sw_value in[4] = {acc, spread(ir, grad, &shard), grad, ir->values[grad].sparse_index};
     const int n_in = travels_by_rows(ir, options, acc, grad) ? 4 : 2;
-    return sw_ir_add_out_in_place(
-        ir, sw_ir_add_exchange(ir, SW_MOVE_REDUCE, SW_GROUP_DATA, in, n_in), acc);
+    const int32_t op =
+        sw_ir_add_exchange(ir, SW_MOVE_REDUCE, sw_ir_spread_group(ir, feed->param), in, n_in);
+    if (op >= 0) {
+        ir->ops[op].exchange.continues = more;
+    }
+    return sw_ir_add_out_in_place(ir, op, acc);
 }
 
 /* Adds the gradient of a micro-batch to the sum of this rank, without an exchange; by rows if it is
  * sparse. */
-static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad)
+static sw_value add_here(struct sw_ir *ir, sw_value acc, sw_value grad, bool more)
 {
     const sw_value in[3] = {acc, grad, ir->values[grad].sparse_index};
+    const struct sw_attrs attrs = {.stats = {.continues = more}};
     return sw_ir_add_out_in_place(
-        ir, sw_ir_add_op(ir, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, NULL), acc);
+        ir, sw_ir_add_op(ir, SW_OP_ACCUMULATE, in, in[2] >= 0 ? 3 : 2, more ? &attrs : NULL), acc);
 }
 
 /* Stage 0: every rank updates the whole parameter, so the sums are gathered. */
-static sw_value gather_sum(struct sw_ir *ir, sw_value sum)
+static sw_value gather_sum(struct sw_ir *ir, sw_value param, sw_value sum)
 {
     const struct sw_layout shard = ir->values[sum].form->layout;
-    const int32_t op = sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &sum, 1);
+    const int32_t op =
+        sw_ir_add_exchange(ir, SW_MOVE_GATHER, sw_ir_spread_group(ir, param), &sum, 1);
     const sw_value whole = sw_ir_add_out(ir, op, SW_F32, shard.whole);
     pad(ir, whole, &shard);
     return whole;
@@ -245,7 +251,8 @@ static void write_beside(struct sw_ir *ir, int32_t first, sw_value param, bool l
 /* Copies an updated value to its parameter; everywhere: gathers a shard on all ranks. */
 static void put(struct sw_ir *ir, sw_value moved, sw_value param, bool everywhere)
 {
-    const int32_t op = everywhere ? sw_ir_add_exchange(ir, SW_MOVE_GATHER, SW_GROUP_DATA, &moved, 1)
+    const int32_t op = everywhere ? sw_ir_add_exchange(ir, SW_MOVE_GATHER,
+                                                       sw_ir_spread_group(ir, param), &moved, 1)
                                   : sw_ir_add_op(ir, SW_OP_CONTIGUOUS, &moved, 1, NULL);
     if (op >= 0) {
         sw_ir_add_out_in_place(ir, op, param);
@@ -257,10 +264,10 @@ static void put(struct sw_ir *ir, sw_value moved, sw_value param, bool everywher
 static void update(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed)
 {
     const sw_value param = feed->param;
-    const bool alone = sw_ir_data(ir)->n <= 1 || sw_ir_is_slice(&ir->values[param]);
+    const bool alone = sw_ir_spread(ir, param).size <= 1 || sw_ir_is_slice(&ir->values[param]);
     if (!alone && options->policy.stage == 0) {
         for (int i = 0; i < feed->n; i++) {
-            feed->streams[i] = gather_sum(ir, feed->streams[i]);
+            feed->streams[i] = gather_sum(ir, param, feed->streams[i]);
         }
         sw_emit_update(ir, options, param, param, feed->streams, feed->n);
         return;
@@ -286,7 +293,8 @@ static void update(struct sw_ir *ir, const struct sw_plan_options *options, stru
 static void commit_last(struct sw_ir *ir, const struct feed *feed)
 {
     const int32_t first = ir->n_ops;
-    const bool alone = sw_ir_data(ir)->n <= 1 || sw_ir_is_slice(&ir->values[feed->param]);
+    const bool alone =
+        sw_ir_spread(ir, feed->param).size <= 1 || sw_ir_is_slice(&ir->values[feed->param]);
     put(ir, feed->moved, feed->param, !alone);
     for (int32_t i = first; i < ir->n_ops; i++) {
         ir->ops[i].commits = true;
@@ -374,15 +382,16 @@ static sw_value reduce_sum(struct sw_ir *ir, const struct sw_plan_options *optio
     return sw_ir_add_out_in_place(ir, op, owned);
 }
 
-/* A stream that continues a use (vertical schedule) is added to the sum of earlier
- * micro-batches. */
+/* A stream that continues a use is added to the sum of earlier micro-batches. These are of this
+ * rank (vertical schedule), or of others (experts). */
 static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, struct feed *feed,
                        const struct sw_ir_stream *stream)
 {
     if (ir->failure.status < 0) {
         return;
     }
-    if (stream->micro == 0 && feed->n == SW_MAX_INPUTS) {
+    const bool is_new = stream->micro == 0 && !stream->continues;
+    if (is_new && feed->n == SW_MAX_INPUTS) {
         sw_ir_fail(ir, SW_E_UNSUP, "%s is used more than %d times", ir->values[feed->param].name,
                    SW_MAX_INPUTS);
         return;
@@ -393,21 +402,20 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
         grad = SW_NO_VALUE;
     } else if (sw_ir_data(ir)->n > 1 || options->policy.micro_batches > 1 ||
                sw_ir_is_shared(ir, feed->param)) {
-        const sw_value acc =
-            stream->micro > 0 ? feed->streams[feed->n - 1] : accumulator(ir, options, feed);
+        const sw_value acc = is_new ? accumulator(ir, options, feed) : feed->streams[feed->n - 1];
         if (acc < 0) {
             return;
         }
         sw_ir_go_to_maker(ir, stream->grad, stream->micro);
-        grad = sw_ir_data(ir)->n > 1 && !sw_sums_before_reducing(options)
-                   ? reduce(ir, options, feed, acc, grad)
-                   : add_here(ir, acc, grad);
+        grad = sw_ir_spread(ir, feed->param).size > 1 && !sw_sums_before_reducing(options)
+                   ? reduce(ir, options, feed, acc, grad, stream->continues)
+                   : add_here(ir, acc, grad, stream->continues);
         ir->next = (struct sw_ir_next){.phase = SW_PHASE_UPDATE};
     }
     const bool keeps = is_late(feed) && grad == stream->grad;
     const sw_value kept =
         keeps ? sw_keep_gradient(ir, options, feed->param, feed->n, stream) : SW_NO_VALUE;
-    feed->n += stream->micro == 0;
+    feed->n += is_new;
     feed->kept[feed->n - 1] = kept;
     feed->streams[feed->n - 1] = grad;
     feed->from[feed->n - 1] = stream->from;
@@ -418,7 +426,7 @@ static void accumulate(struct sw_ir *ir, const struct sw_plan_options *options, 
 static void exchange_sums(struct sw_ir *ir, const struct sw_plan_options *options,
                           struct feed *feed)
 {
-    const bool whole = sw_ir_data(ir)->n <= 1;
+    const bool whole = sw_ir_spread(ir, feed->param).size <= 1;
     int n;
     const struct sw_ir_holder *holders = sw_ir_holders(ir, feed->param, &n);
     for (int i = 0; i < feed->n; i++) {

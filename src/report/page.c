@@ -384,6 +384,33 @@ static sw_status write_scale(const struct sw_page *page, struct sw_str *out)
     return moved ? sw_chart_write(&chart, out) : SW_OK;
 }
 
+/* Runs of models without experts have no such figures, and then no chart is written. */
+static sw_status write_routers(const struct sw_page *page, struct sw_str *out)
+{
+    struct sw_chart load = sw_page_chart(page, "Load of experts", SW_UNIT_NUMBER);
+    struct sw_chart entropy = sw_page_chart(page, "Entropy of experts", SW_UNIT_NUMBER);
+    struct sw_chart dropped = sw_page_chart(page, "Dropped choices", SW_UNIT_SHARE);
+    struct sw_chart aux = sw_page_chart(page, "Load-balancing loss", SW_UNIT_NUMBER);
+    struct sw_chart z = sw_page_chart(page, "Router z-loss", SW_UNIT_NUMBER);
+    load.from_zero = dropped.from_zero = true;
+    load.note = page->n > 1 ? "least and most; 1 is an equal share"
+                            : "<span class=\"key c0\">least</span><span class=\"key c1\">most"
+                              "</span>; 1 is an equal share";
+    entropy.note = "of the experts' shares; 1 is that of equal ones";
+    aux.note = z.note = "without its weight";
+    sw_page_add(page, &load, SW_FIGURE_LEAST_LOAD, "least", SW_CURVE_NOISY, 0);
+    sw_page_add(page, &load, SW_FIGURE_MOST_LOAD, "most", SW_CURVE_NOISY, 1);
+    sw_page_add(page, &entropy, SW_FIGURE_ENTROPY, "entropy", SW_CURVE_NOISY, 2);
+    sw_page_add(page, &dropped, SW_FIGURE_DROPPED, "dropped", SW_CURVE_NOISY, 3);
+    sw_page_add(page, &aux, SW_FIGURE_AUX_LOSS, "loss", SW_CURVE_NOISY, 4);
+    sw_page_add(page, &z, SW_FIGURE_Z_LOSS, "loss", SW_CURVE_NOISY, 5);
+    struct sw_chart *const charts[] = {&load, &entropy, &dropped, &aux, &z};
+    for (size_t i = 0; i < SW_LEN(charts); i++) {
+        SW_TRY(sw_chart_write(charts[i], out));
+    }
+    return SW_OK;
+}
+
 static sw_status write_curves(const struct sw_page *page, struct sw_str *out)
 {
     struct sw_chart loss = sw_page_chart(page, "Loss", SW_UNIT_NUMBER);
@@ -407,6 +434,7 @@ static sw_status write_curves(const struct sw_page *page, struct sw_str *out)
     SW_TRY(sw_chart_write(&lr, out));
     SW_TRY(sw_chart_write(&speed, out));
     SW_TRY(write_scale(page, out));
+    SW_TRY(write_routers(page, out));
     sw_str_puts(out, "</div></section>\n");
     return SW_OK;
 }

@@ -27,6 +27,12 @@ enum sw_figure {
     SW_FIGURE_WRITE,
     SW_FIGURE_HIDDEN,
     SW_FIGURE_VAL_LOSS,
+    SW_FIGURE_AUX_LOSS,
+    SW_FIGURE_Z_LOSS,
+    SW_FIGURE_LEAST_LOAD,
+    SW_FIGURE_MOST_LOAD,
+    SW_FIGURE_ENTROPY,
+    SW_FIGURE_DROPPED,
     SW_FIGURE_COUNT
 };
 const char *sw_figure_name(enum sw_figure figure); /* in metrics.jsonl */

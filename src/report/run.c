@@ -28,6 +28,12 @@ static const char *const figure_names[SW_FIGURE_COUNT] = {
     [SW_FIGURE_WRITE] = "disk_write_gb_s",
     [SW_FIGURE_HIDDEN] = "hidden",
     [SW_FIGURE_VAL_LOSS] = "val_loss",
+    [SW_FIGURE_AUX_LOSS] = "router_aux_loss",
+    [SW_FIGURE_Z_LOSS] = "router_z_loss",
+    [SW_FIGURE_LEAST_LOAD] = "expert_least_load",
+    [SW_FIGURE_MOST_LOAD] = "expert_most_load",
+    [SW_FIGURE_ENTROPY] = "router_entropy",
+    [SW_FIGURE_DROPPED] = "dropped_share",
 };
 
 const char *sw_figure_name(enum sw_figure figure)

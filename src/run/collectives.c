@@ -59,6 +59,7 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
     const struct sw_instr *instr = call->instr;
     const int64_t round = instr->micro < 0 ? 0 : job->round + instr->micro;
     const bool of_steps = instr->exchange.whole_step; /* sums of whole steps come from all ranks */
+    const int active = (int)sw_min_i64(n_ranks, sw_step_active(&job->plan->step, round));
     const struct sw_slice_sum sum = {
         .acc = call->at[0],
         .dtype = instr->exchange.dtype,
@@ -66,8 +67,8 @@ static sw_status add(const struct sw_collective_call *call, const struct sw_comm
         .n = instr->bytes / (int64_t)sw_dtype_bytes(instr->exchange.dtype),
         .n_slices = job->stage->library_sums ? 1
                     : of_steps               ? n_ranks
-                                             : sw_step_active(&job->plan->step, round),
-        .fresh = round == 0 || of_steps,
+                                             : active,
+        .fresh = (round == 0 && !instr->exchange.continues) || of_steps,
     };
     return sw_device_add_slices(job->stage->dev, job->stage->on, &sum);
 }

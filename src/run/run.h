@@ -137,7 +137,7 @@ double sw_executor_get(const struct sw_executor *ex, enum sw_scalar scalar);
  * or after the phase that computes the micro-batch; it does not wait. The device keeps an input's
  * bytes per micro-step until a join; after a join, fetched values are available. i: which output,
  * below SW_FETCHED */
-enum { SW_FETCHED = 20 };
+enum { SW_FETCHED = 28 };
 sw_status sw_executor_give(struct sw_executor *ex, const struct sw_port *port, int64_t round,
                            const void *src, size_t bytes);
 sw_status sw_executor_fetch(struct sw_executor *ex, const struct sw_port *port, int64_t round,

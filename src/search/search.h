@@ -11,7 +11,7 @@
 struct sw_search_graphs {
     const struct sw_program_spec *specs;
     int n_specs;
-    uint64_t extra_fingerprint; /* see struct sw_plan_options */
+    struct sw_plan_math math;
 };
 
 /* Result of a try, on this rank or merged over all of them. */

@@ -14,7 +14,7 @@ struct sw_plan_options sw_search_options(const struct sw_search_look *l,
 {
     struct sw_plan_options o = l->s->fixed;
     o.policy = *policy;
-    o.extra_fingerprint = l->graphs.extra_fingerprint;
+    o.math = l->graphs.math;
     memcpy(o.enough, l->enough, sizeof o.enough);
     return o;
 }

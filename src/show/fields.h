@@ -103,6 +103,7 @@ enum sw_compare {
     X(rows, COUNT, MAY, WAITS, sent ? sent->rows : 0)                                              \
     X(blocking, FLAG, MAY, WAITS, instr->exchange.blocking)                                        \
     X(whole_step, FLAG, MAY, WAITS, instr->exchange.whole_step)                                    \
+    X(continues, FLAG, MAY, WAITS, instr->exchange.continues)                                      \
     X(peer, NUMBER, MAY, WORK, instr->verb >= SW_VERB_BROADCAST ? instr->exchange.peer : -1)       \
     X(runs_sent, COUNT, MAY, WORK, above_1(instr->exchange.runs[0]))                               \
     X(runs_received, COUNT, MAY, WORK, above_1(instr->exchange.runs[1]))                           \

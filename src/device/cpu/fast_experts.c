@@ -26,7 +26,8 @@ struct experts {
     bool is_gradient, has_bias;
     int64_t n;          /* experts of w */
     int64_t first;      /* the first of them */
-    int64_t n_all;      /* experts of the layer */
+    int64_t n_all;      /* experts that have rows here */
+    int64_t parts;      /* equal parts of the rows, each with offsets of its own */
     size_t elem_bytes;  /* of rows and matrices */
     size_t block_bytes; /* own products: a block of the result */
 };
@@ -46,6 +47,7 @@ static void describe(const struct cpu_device *dev, const struct sw_op_desc *desc
     const struct sw_experts_attrs *attrs = &desc->op->attrs.experts;
     const bool gradient = desc->op->kind == SW_OP_EXPERT_MATMUL_GRAD;
     const struct sw_view *w = weights_of(desc), *x = &desc->in[0];
+    const struct sw_view *offsets = &desc->in[gradient ? 2 : 1];
     const int64_t *matrix = w->shape.dims + w->shape.rank - 2;
     const int64_t depth = sw_shape_last(&x->shape);
     *out = (struct experts){
@@ -54,7 +56,8 @@ static void describe(const struct cpu_device *dev, const struct sw_op_desc *desc
         .has_bias = attrs->has_bias,
         .n = w->shape.rank == 3 ? w->shape.dims[0] : 1,
         .first = attrs->expert,
-        .n_all = desc->in[gradient ? 2 : 1].shape.dims[0] - 2,
+        .n_all = sw_shape_last(&offsets->shape) - 2,
+        .parts = sw_shape_elems(&offsets->shape) / sw_shape_last(&offsets->shape),
         .elem_bytes = sw_dtype_bytes(x->dtype),
         .epilogue = {.dtype = desc->out[0].dtype, .bias_dtype = x->dtype},
     };
@@ -87,7 +90,7 @@ static void describe(const struct cpu_device *dev, const struct sw_op_desc *desc
 /* Rows of a run of dots: those of an expert that has somewhat more than the mean. */
 static int64_t rows_of_run(const struct experts *e)
 {
-    const int64_t mean = sw_ceil_div(e->gemm.m, e->n_all);
+    const int64_t mean = sw_ceil_div(e->gemm.m, e->n_all * e->parts);
     return sw_min_i64(e->gemm.m, sw_ceil_div(mean + mean / 2, 64) * 64);
 }
 
@@ -177,13 +180,21 @@ static sw_status prepare_own(const struct cpu_device *dev, const struct sw_op_de
 
 /* ---- products ---- */
 
-/* The product of expert i of w. */
-static struct part part_of(const struct cpu_call *call, const struct experts *e, int64_t i)
+/* The offsets of a part of the rows. */
+static const int32_t *offsets_of(const struct cpu_call *call, const struct experts *e, int64_t part)
 {
-    const int32_t *offsets = call->in[e->is_gradient ? 2 : 1];
-    const int64_t first = offsets[e->first + i];
+    return (const int32_t *)call->in[e->is_gradient ? 2 : 1] + part * (e->n_all + 2);
+}
+
+/* The product of the rows that expert i of w has in a part. */
+static struct part part_of(const struct cpu_call *call, const struct experts *e, int64_t i,
+                           int64_t part)
+{
+    const int32_t *offsets = offsets_of(call, e, part) + e->first + i;
+    const int64_t room = call->desc->in[0].shape.dims[0] / e->parts;
+    const int64_t first = part * room + offsets[0];
     const size_t out_bytes = sw_dtype_bytes(e->epilogue.dtype);
-    struct part p = {.rows = offsets[e->first + i + 1] - first};
+    struct part p = {.rows = offsets[1] - offsets[0]};
     if (e->is_gradient) {
         const bool tb = call->desc->op->attrs.experts.tb;
         p.a = (const char *)call->in[tb ? 0 : 1] + (size_t)(first * e->gemm.m) * e->elem_bytes;
@@ -272,12 +283,14 @@ static void run_own(struct job *job)
 /* The gradient of the bias of expert i. */
 static void sum_bias(const struct cpu_call *call, const struct experts *e, int64_t i)
 {
-    const int32_t *offsets = (const int32_t *)call->in[2] + e->first + i;
+    const int64_t part = call->desc->op->attrs.experts.part;
+    const int32_t *offsets = offsets_of(call, e, part) + e->first + i;
     const int64_t n = sw_shape_last(&call->desc->in[0].shape);
+    const int64_t first = part * (call->desc->in[0].shape.dims[0] / e->parts) + offsets[0];
     float *sums = call->workspace;
     memset(sums, 0, (size_t)n * sizeof *sums);
     e->vector->sum_rows(call->desc->in[0].dtype,
-                        (const char *)call->in[0] + (size_t)(offsets[0] * n) * e->elem_bytes,
+                        (const char *)call->in[0] + (size_t)(first * n) * e->elem_bytes,
                         offsets[1] - offsets[0], n, n, sums);
     const enum sw_dtype to = call->desc->out[1].dtype;
     sw_convert(to, (char *)call->out[1] + (size_t)(i * n) * sw_dtype_bytes(to), SW_F32, sums, n);
@@ -286,17 +299,23 @@ static void sum_bias(const struct cpu_call *call, const struct experts *e, int64
 /* The first of several products writes 0 in rows that no expert has. */
 static void clear_rest(const struct cpu_call *call, const struct experts *e)
 {
-    const int64_t used = ((const int32_t *)call->in[1])[e->n_all], n = e->gemm.n;
-    const size_t bytes = sw_dtype_bytes(e->epilogue.dtype);
-    memset((char *)call->out[0] + (size_t)(used * n) * bytes, 0,
-           (size_t)((e->gemm.m - used) * n) * bytes);
+    const int64_t room = e->gemm.m / e->parts;
+    const size_t row = (size_t)e->gemm.n * sw_dtype_bytes(e->epilogue.dtype);
+    for (int64_t part = 0; part < e->parts; part++) {
+        const int64_t used = offsets_of(call, e, part)[e->n_all];
+        memset((char *)call->out[0] + (size_t)(part * room + used) * row, 0,
+               (size_t)(room - used) * row);
+    }
 }
 
 static void run(const struct cpu_call *call)
 {
     const struct experts *e = call->prepared;
-    for (int64_t i = 0; i < e->n; i++) {
-        struct job job = {.e = e, .call = call, .part = part_of(call, e, i)};
+    const int64_t n = e->is_gradient ? e->n : e->n * e->parts; /* a gradient is of one part */
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t i = k % e->n;
+        const int64_t part = e->is_gradient ? call->desc->op->attrs.experts.part : k / e->n;
+        struct job job = {.e = e, .call = call, .part = part_of(call, e, i, part)};
         if (job.part.rows > 0) {
             (e->dots.kernel ? run_dots : run_own)(&job);
         } else if (e->is_gradient) {

@@ -117,7 +117,8 @@ static void accumulate_item(void *ctx, int64_t i_item, int i_worker)
     const struct cpu_grad_stream *g = &job->streams.stream[0];
     const int64_t start = i_item * CPU_STREAM_ELEMS;
     const int64_t n = sw_min_i64(CPU_STREAM_ELEMS, job->streams.n_elems - start);
-    const bool first = job->call->scalars[SW_SCALAR_FIRST] != 0;
+    const bool first =
+        job->call->scalars[SW_SCALAR_FIRST] != 0 && !job->call->desc->op->attrs.stats.continues;
     float *acc = (float *)job->call->in[0] + start;
     (void)i_worker;
     if (!g->index) {

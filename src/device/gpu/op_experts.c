@@ -187,6 +187,27 @@ static sw_status router_loss_grad(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_router_loss_grad = {.query = all_f32, .run = router_loss_grad};
 
+_Static_assert(SW_LOAD_LEAST == 0 && SW_LOAD_MOST == 1 && SW_LOAD_ENTROPY == 2 &&
+                   SW_LOAD_DROPPED == 3 && SW_LOADS == 4,
+               "the kernel writes them in this order");
+
+/* Offsets of several ranks are the CPU's alone. */
+static void loads_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                        struct sw_kernel_info *out)
+{
+    (void)dev;
+    out->supported = desc->in[0].shape.rank == 1 && has_type(&desc->out[0], SW_F32);
+}
+
+static sw_status expert_loads(const struct gpu_call *call)
+{
+    struct gpu_expert_loads_args args = {
+        .offsets = call->in[0], .loads = call->out[0], .n = gpu_elems(&call->desc->in[0]) - 2};
+    GPU_LAUNCH(call, expert_loads, SW_GPU_PLAIN, (struct gpu_grid){.x = 1}, &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_expert_loads = {.query = loads_query, .run = expert_loads};
+
 /* ---- rows of experts ---- */
 
 static void rows_query(const struct gpu_device *dev, const struct sw_op_desc *desc,

@@ -17,9 +17,9 @@ extern const struct gpu_op sw_gpu_accumulate, sw_gpu_adafactor_apply, sw_gpu_ada
     sw_gpu_relative_scores, sw_gpu_relative_scores_grad, sw_gpu_image, sw_gpu_lstm,
     sw_gpu_lstm_grad, sw_gpu_trim, sw_gpu_preference, sw_gpu_router, sw_gpu_router_grad,
     sw_gpu_router_stats, sw_gpu_router_stats_grad, sw_gpu_router_loss, sw_gpu_router_loss_grad,
-    sw_gpu_expert_rows, sw_gpu_to_experts, sw_gpu_from_experts, sw_gpu_from_experts_grad,
-    sw_gpu_expert_matmul, sw_gpu_expert_matmul_grad, sw_gpu_clamped_gate, sw_gpu_attention_sink,
-    sw_gpu_attention_sink_grad;
+    sw_gpu_expert_rows, sw_gpu_expert_loads, sw_gpu_to_experts, sw_gpu_from_experts,
+    sw_gpu_from_experts_grad, sw_gpu_expert_matmul, sw_gpu_expert_matmul_grad, sw_gpu_clamped_gate,
+    sw_gpu_attention_sink, sw_gpu_attention_sink_grad;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -110,4 +110,5 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CLAMPED_GATE_GRAD] = &sw_gpu_clamped_gate,
     [SW_OP_ATTENTION_SINK] = &sw_gpu_attention_sink,
     [SW_OP_ATTENTION_SINK_GRAD] = &sw_gpu_attention_sink_grad,
+    [SW_OP_EXPERT_LOADS] = &sw_gpu_expert_loads,
 };

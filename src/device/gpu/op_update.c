@@ -88,7 +88,7 @@ static void accumulate_query(const struct gpu_device *dev, const struct sw_op_de
                              struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = desc->in[0].dtype == SW_F32;
+    out->supported = desc->in[0].dtype == SW_F32 && !desc->op->attrs.stats.continues;
 }
 
 static sw_status accumulate_rows(const struct gpu_call *call)

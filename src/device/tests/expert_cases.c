@@ -235,6 +235,21 @@ bool case_expert_rows(struct op_case *c, enum sw_dtype dtype, int variant)
     return true;
 }
 
+bool case_expert_loads(struct op_case *c, enum sw_dtype dtype, int variant)
+{
+    struct routes r;
+    if (variant >= (int)SW_LEN(sizes)) {
+        return false;
+    }
+    const struct sizes *s = &sizes[variant];
+    init(c, SW_OP_EXPERT_LOADS, dtype, variant);
+    routes_of(c, s, &r);
+    in_matrix(c, r.offsets, s->experts + 2, 1);
+    c->in[0].view.shape = SW_SHAPE(s->experts + 2);
+    case_out(c, SW_F32, SW_SHAPE(2 * SW_LOADS));
+    return true;
+}
+
 bool case_to_experts(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     struct routes r;

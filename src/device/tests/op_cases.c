@@ -1500,4 +1500,5 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_CLAMPED_GATE_GRAD] = case_clamped_gate_grad,
     [SW_OP_ATTENTION_SINK] = case_attention_sink,
     [SW_OP_ATTENTION_SINK_GRAD] = case_attention_sink_grad,
+    [SW_OP_EXPERT_LOADS] = case_expert_loads,
 };

@@ -59,6 +59,7 @@ bool case_router_stats(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_router_stats_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_router_loss(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_router_loss_grad(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_expert_loads(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_clamped_gate(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_clamped_gate_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_attention_sink(struct op_case *c, enum sw_dtype dtype, int variant);

@@ -344,7 +344,7 @@ static void hosts_are_printed(void **state)
     char hosts[6][SW_HOST_NAME] = {"a", "a", "a", "b", "b", "b"};
     struct sw_engine e = {.world = {0, 6}};
     struct sw_str text = {0};
-    const int size[SW_AXIS_COUNT] = {1, 3, 1, 1, 2};
+    const int size[SW_AXIS_COUNT] = {1, 1, 3, 1, 2};
     assert_int_equal(sw_mesh_init(&e.mesh, size, 6), SW_OK);
     sw_engine_print_mesh(&e, &text);
     assert_string_equal(sw_str_text(&text), "mesh: data 3 x tensor 2\n");

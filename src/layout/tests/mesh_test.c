@@ -40,7 +40,7 @@ static void places_and_groups(void **state)
 {
     (void)state;
     static const int sizes[][SW_AXIS_COUNT] = {
-        {1, 1, 1, 1, 1}, {3, 5, 1, 1, 4}, {2, 3, 2, 2, 4}, {1, 7, 1, 3, 1}, {4, 1, 3, 1, 2}};
+        {1, 1, 1, 1, 1}, {3, 1, 5, 1, 4}, {2, 3, 2, 2, 4}, {1, 7, 1, 3, 1}, {4, 1, 3, 1, 2}};
     for (size_t i = 0; i < SW_LEN(sizes); i++) {
         struct sw_mesh mesh;
         int n = 1;
@@ -59,7 +59,7 @@ static void places_and_groups(void **state)
 static void the_order_is_deepspeeds(void **state)
 {
     (void)state;
-    const int size[] = {2, 2, 1, 1, 2};
+    const int size[] = {2, 1, 2, 1, 2};
     const int place[] = {1, 0, 0, 0, 1};
     struct sw_mesh mesh;
     char text[64];
@@ -80,7 +80,7 @@ static void the_order_is_deepspeeds(void **state)
 static void wrong_sizes_are_named(void **state)
 {
     (void)state;
-    static const int none[] = {1, 0, 1, 1, 1}, other[] = {2, 2, 1, 1, 1},
+    static const int none[] = {1, 1, 0, 1, 1}, other[] = {2, 1, 2, 1, 1},
                      huge[] = {INT32_MAX, INT32_MAX, 64, 1, 1};
     struct sw_mesh mesh;
     assert_int_equal(sw_mesh_init(&mesh, none, 1), SW_E_ARG);

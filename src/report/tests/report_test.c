@@ -140,6 +140,29 @@ static void no_spike_is_lost(void **state)
     sw_free(page);
 }
 
+/* Only runs of models with experts have their charts. */
+static void routers_have_charts(void **state)
+{
+    static const char *const titles[] = {"<h3>Load of experts</h3>", "<h3>Entropy of experts</h3>",
+                                         "<h3>Load-balancing loss</h3>"};
+    (void)state;
+    put_text("experts", "metrics.jsonl",
+             "{\"step\":1,\"loss\":1,\"router_aux_loss\":1.5,\"expert_least_load\":0.5,"
+             "\"expert_most_load\":2,\"router_entropy\":0.9}\n"
+             "{\"step\":2,\"loss\":1,\"router_aux_loss\":1.25,\"expert_least_load\":0.75,"
+             "\"expert_most_load\":1.5,\"router_entropy\":0.95}\n");
+    put_steps("dense", 3, 1, 2);
+    char *page = page_of("experts"), *other = page_of("dense");
+    for (size_t i = 0; i < SW_LEN(titles); i++) {
+        assert_non_null(strstr(page, titles[i]));
+        assert_null(strstr(other, titles[i]));
+    }
+    assert_null(strstr(page, "Dropped choices"));
+    assert_null(strstr(page, "Router z-loss"));
+    sw_free(page);
+    sw_free(other);
+}
+
 static void runs_are_laid_over_each_other(void **state)
 {
     (void)state;
@@ -686,6 +709,7 @@ static void a_part_of_the_validation_is_named(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_part_of_the_validation_is_named),
     cmocka_unit_test(no_spike_is_lost),
+    cmocka_unit_test(routers_have_charts),
     cmocka_unit_test(runs_are_laid_over_each_other),
     cmocka_unit_test(hostile_words_are_text),
     cmocka_unit_test(a_killed_run_has_a_page),

@@ -642,7 +642,7 @@ static sw_value build_experts(sw_graph *g)
     const sw_value logits =
         sw_linear(g, x, param(g, "r", SW_SHAPE(EXPERTS, 3)), SW_NO_VALUE, false);
     const struct sw_routes routes =
-        sw_route(g, logits, bias, variant & 2 ? mask : SW_NO_VALUE, &attrs, variant & 2 ? 3 : 0);
+        sw_route(g, logits, bias, variant & 2 ? mask : SW_NO_VALUE, &attrs, variant & 2 ? 3 : 0, 1);
     for (int e = 0; e < EXPERTS; e++) {
         char name[8];
         snprintf(name, sizeof name, "w%d", e);

@@ -72,7 +72,7 @@ static sw_status lend(void *ctx, const struct sw_policy *policy, struct sw_searc
         w->spec = (struct sw_program_spec){SW_PROGRAM_TRAIN, graph_of(w->batch)};
         w->n_graphs++;
     }
-    *out = (struct sw_search_graphs){&w->spec, 1, 0};
+    *out = (struct sw_search_graphs){&w->spec, 1, {0, NULL}};
     return w->spec.graph ? SW_OK : SW_E_NOMEM;
 }
 

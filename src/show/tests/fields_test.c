@@ -85,6 +85,7 @@ static void add_by_hand(struct sw_plan *plan)
     instr->verb = SW_VERB_SEND;
     instr->chunk = 1;
     instr->exchange.peer = 1;
+    instr->exchange.continues = true;
     instr->exchange.runs[0] = instr->exchange.runs[1] = 2;
 }
 

@@ -12,6 +12,7 @@
     X(router_stats_grad)                                                                           \
     X(router_loss)                                                                                 \
     X(router_loss_grad)                                                                            \
+    X(expert_loads)                                                                                \
     X(expert_choices)                                                                              \
     X(expert_rows)                                                                                 \
     X(to_experts)                                                                                  \
@@ -65,6 +66,13 @@ struct gpu_router_loss_args {
     float *sum, *count, *dstats; /* count: NULL = not wanted */
     int64_t width;               /* E */
     int z;
+};
+/* How evenly rows are spread: a sum and a count of each of four numbers. */
+struct gpu_expert_loads_args {
+    const double *skip;
+    const int32_t *offsets; /* [E + 2] */
+    float *loads;           /* [8] */
+    int64_t n;              /* E */
 };
 /* A stable counting sort in two kernels. A block of the first has an expert: it marks slots with 0
  * or -1 (dropped) and counts rows and dropped choices. So does a block of the second, which sets

@@ -345,6 +345,29 @@ SW_KERNEL(THREADS) void router_loss_grad(struct gpu_router_loss_args args)
     }
 }
 
+/* One thread: there are few experts. */
+SW_KERNEL(SW_WARP) void expert_loads(struct gpu_expert_loads_args args)
+{
+    if (skipped(args.skip) || thread_index() != 0) {
+        return;
+    }
+    const int64_t n = args.n;
+    const float rows = (float)args.offsets[n], dropped = (float)args.offsets[n + 1];
+    float least = 1, most = 0, entropy = 0;
+    for (int64_t e = 0; e < n; e++) {
+        const float share = rows > 0 ? (float)(args.offsets[e + 1] - args.offsets[e]) / rows : 0;
+        least = share < least ? share : least;
+        most = share > most ? share : most;
+        entropy -= share > 0 ? share * logf(share) : 0;
+    }
+    const float sums[4] = {least * (float)n, most * (float)n, n > 1 ? entropy / logf((float)n) : 1,
+                           dropped};
+    for (int i = 0; i < 4; i++) {
+        args.loads[2 * i] = sums[i];
+        args.loads[2 * i + 1] = i == 3 ? rows + dropped : 1;
+    }
+}
+
 /* ---- rows of experts ---- */
 
 struct scan_scratch {
@@ -628,13 +651,13 @@ template <typename T> SW_KERNEL(THREADS) void attention_sink_grad(struct gpu_sin
 }
 
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(router, ROUTER_THREADS),        SW_FLOATS(router_grad, ROUTER_THREADS),
-    SW_FLOATS(router_stats, THREADS),         SW_FLOATS(router_stats_grad, THREADS),
-    SW_PLAIN(router_loss, SW_WARP),           SW_PLAIN(router_loss_grad, THREADS),
-    SW_PLAIN(expert_choices, THREADS),        SW_PLAIN(expert_rows, THREADS),
-    SW_FLOATS(to_experts, THREADS),           SW_FLOATS(from_experts, THREADS),
-    SW_FLOATS(from_experts_weights, THREADS), SW_FLOATS(clamped_gate, THREADS),
-    SW_FLOATS(clamped_gate_grad, THREADS),    SW_FLOATS(attention_sink, THREADS),
-    SW_FLOATS(attention_sink_grad, THREADS),
+    SW_FLOATS(router, ROUTER_THREADS),  SW_FLOATS(router_grad, ROUTER_THREADS),
+    SW_FLOATS(router_stats, THREADS),   SW_FLOATS(router_stats_grad, THREADS),
+    SW_PLAIN(router_loss, SW_WARP),     SW_PLAIN(router_loss_grad, THREADS),
+    SW_PLAIN(expert_loads, SW_WARP),    SW_PLAIN(expert_choices, THREADS),
+    SW_PLAIN(expert_rows, THREADS),     SW_FLOATS(to_experts, THREADS),
+    SW_FLOATS(from_experts, THREADS),   SW_FLOATS(from_experts_weights, THREADS),
+    SW_FLOATS(clamped_gate, THREADS),   SW_FLOATS(clamped_gate_grad, THREADS),
+    SW_FLOATS(attention_sink, THREADS), SW_FLOATS(attention_sink_grad, THREADS),
 };
 const struct sw_gpu_kernels sw_gpu_kernels_experts = {rows, SW_ROWS(rows)};

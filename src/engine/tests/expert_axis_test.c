@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// COST 3
+// Ranks of the expert axis, which have the experts of a layer among them and micro-batches of their
+// own: losses, norms, weights, evaluation and text have the bits of one rank, also with stages of a
+// pipeline, of ZeRO, other dtypes, a capacity, tiers and recomputation. Each expert is held once.
+// Checkpoints load on any other number of ranks. What cannot be had is refused by name.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/private.h"
+#include "engine/tests/owned.h"
+#include "support/scratch.h"
+#include "support/test.h"
+
+enum { B = 2, T = 7, V = 19, K = 4, STEPS = 3, MOST_ELEMS = 1 << 16, NEW = 3 };
+
+static const char mixtral_json[] =
+    "{\"model_type\":\"mixtral\",\"vocab_size\":19,\"max_position_embeddings\":12,"
+    "\"hidden_size\":12,\"intermediate_size\":10,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"num_local_experts\":4,"
+    "\"num_experts_per_tok\":2,\"output_router_logits\":true,\"router_aux_loss_coef\":0.1}";
+static const char deepseek_json[] =
+    "{\"model_type\":\"deepseek_v3\",\"vocab_size\":19,\"max_position_embeddings\":12,"
+    "\"hidden_size\":12,\"intermediate_size\":10,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":2,\"n_routed_experts\":4,"
+    "\"num_experts_per_tok\":3,\"n_group\":2,\"topk_group\":2,\"first_k_dense_replace\":1,"
+    "\"moe_intermediate_size\":11,\"n_shared_experts\":1,\"q_lora_rank\":9,\"kv_lora_rank\":7,"
+    "\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":4,\"v_head_dim\":5}";
+
+struct job {
+    const char *model;
+    int expert, pipe, data, stage;
+    int n_micro;                       /* 0 = K */
+    const char *top, *zero, *spillway; /* further keys */
+    const char *device;
+    const char *load, *save;
+    bool idle; /* trains no step */
+    /* results */
+    double losses[STEPS], norms[STEPS], evaluated;
+    int32_t text[NEW];
+    int64_t held[4]; /* bytes of parameters that each rank has */
+    float weights[MOST_ELEMS];
+    sw_status status;
+    char message[512];
+};
+
+static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
+{
+    char config[1536];
+    snprintf(config, sizeof config,
+             "{\"train_micro_batch_size_per_gpu\": %d, %s \"zero_optimization\": {\"stage\": %d, "
+             "\"stage3_param_persistence_threshold\": 30%s}, \"optimizer\": {\"type\": \"AdamW\", "
+             "\"params\": {\"lr\": 0.003}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, "
+             "%s \"mesh\": {\"expert\": %d, \"pipe\": %d}}}",
+             B, job->top ? job->top : "\"gradient_clipping\": 0.5,", job->stage,
+             job->zero ? job->zero : "", job->n_micro > 0 ? job->n_micro : K,
+             job->spillway ? job->spillway : "", job->expert, job->pipe);
+    const struct sw_engine_options options = {
+        .config.text = config,
+        .model.path = test_at(job->model),
+        .inputs.seq_len = T,
+        .run = {.comm = comm, .verify = true, .device = job->device},
+        .seed = 5,
+        .train.wanted = true,
+        .evaluate.loss = true,
+        .generate = {.wanted = true, .tokens = 6}};
+    return sw_initialize(&options, out);
+}
+
+/* Evaluates a batch, and continues a prompt. */
+static sw_status look(struct job *job, sw_engine *e)
+{
+    const struct sw_sampling drawn = {.temperature = 2, .seed = 3, .stop_id = -1};
+    const struct sw_shape shape = {2, {B, T}};
+    int32_t ids[B * T], text[NEW];
+    int64_t n_new = 0;
+    double sum, count;
+    for (int i = 0; i < B * T; i++) {
+        ids[i] = (int32_t)(sw_philox_u64(9, 1, (uint64_t)i) % V);
+    }
+    const struct sw_tensor tensors[2] = {{"input_ids", {ids, SW_I32, shape, {0}}},
+                                         {"labels", {ids, SW_I32, shape, {0}}}};
+    SW_TRY(sw_evaluate(e, &(struct sw_batch){tensors, 2}, &sum, &count));
+    SW_TRY(sw_generate(e, ids, 3, NEW, &drawn, text, &n_new, NULL));
+    if (e->world.rank == 0) {
+        job->evaluated = sum / count;
+        memcpy(job->text, text, sizeof text);
+    }
+    return SW_OK;
+}
+
+static void count_held(struct job *job, const struct sw_engine *e)
+{
+    for (int32_t i = 0; i < e->plan->n_persistent; i++) {
+        const struct sw_persistent *item = &e->plan->persistent[i];
+        job->held[e->world.rank] += item->role == SW_ROLE_PARAM ? sw_layout_held(&item->layout) : 0;
+    }
+}
+
+static sw_status train(void *ctx, sw_comm *comm)
+{
+    struct job *job = ctx;
+    sw_engine *e = NULL;
+    struct sw_step_report report;
+    sw_status st = open_engine(job, comm, &e);
+    st = st >= 0 && job->load ? sw_load(e, job->load) : st;
+    for (int i = 0; st >= 0 && i < STEPS && !job->idle; i++) {
+        st = test_train_step(e, K, B, T, V, &report);
+        st = st < 0 ? st : test_same_reports(e, &report);
+        if (st >= 0 && e->world.rank == 0) {
+            job->losses[i] = report.loss;
+            job->norms[i] = report.grad_norm;
+        }
+    }
+    if (st >= 0) {
+        count_held(job, e);
+    }
+    st = st < 0 ? st : look(job, e);
+    st = st >= 0 && job->save ? sw_save(e, job->save, NULL) : st;
+    st = st < 0 ? st : test_owned_weights(e, job->weights, MOST_ELEMS);
+    sw_close(e);
+    return st;
+}
+
+static void run_it(struct job *job)
+{
+    job->expert = job->expert > 0 ? job->expert : 1;
+    job->pipe = job->pipe > 0 ? job->pipe : 1;
+    job->data = job->data > 0 ? job->data : 1;
+    job->status = sw_threads_run(job->expert * job->pipe * job->data, 60, train, job);
+    snprintf(job->message, sizeof job->message, "%s", sw_error_message());
+}
+
+static struct job *run(struct job asked)
+{
+    struct job *job = malloc(sizeof *job);
+    *job = asked;
+    run_it(job);
+    if (job->status < 0) {
+        fail_msg("%s, expert %d, pipe %d, data %d, stage %d: %s", job->model, job->expert,
+                 job->pipe, job->data, job->stage, job->message);
+    }
+    return job;
+}
+
+static void same_bits(const struct job *a, const struct job *b)
+{
+    for (int i = 0; i < STEPS; i++) {
+        if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
+            fail_msg("%s, expert %d, pipe %d, data %d, stage %d: step %d has loss %.17g and norm "
+                     "%.17g; one rank %.17g and %.17g",
+                     b->model, b->expert, b->pipe, b->data, b->stage, i, b->losses[i], b->norms[i],
+                     a->losses[i], a->norms[i]);
+        }
+    }
+    assert_memory_equal(a->weights, b->weights, sizeof a->weights);
+    assert_memory_equal(&a->evaluated, &b->evaluated, sizeof a->evaluated);
+    assert_memory_equal(a->text, b->text, sizeof a->text);
+}
+
+static void ranks_have_the_bits_of_one(void **state)
+{
+    static const struct {
+        const char *model, *top, *spillway;
+    } kinds[] = {{"mixtral.json", NULL, NULL},
+                 {"mixtral.json", "\"bf16\": {\"enabled\": true},", "\"capacity_factor\": 1,"},
+                 {"deepseek.json", NULL, NULL}};
+    (void)state;
+    for (size_t k = 0; k < SW_LEN(kinds); k++) {
+        const struct job base = {
+            .model = kinds[k].model, .top = kinds[k].top, .spillway = kinds[k].spillway};
+        struct job *one = run(base);
+        for (int way = 0; way < 4;
+             way++) { /* each stage, with 2 and 4 ranks, and with a pipeline */
+            struct job other = base;
+            other.expert = way == 1 ? 4 : 2;
+            other.pipe = way == 3 ? 2 : 1;
+            other.data = way == 2 || way == 4 ? 2 : 1;
+            other.stage = (way + 1 + (int)k) % 4;
+            struct job *ranks = run(other);
+            same_bits(one, ranks);
+            free(ranks);
+        }
+        free(one);
+    }
+}
+
+static void tiers_change_no_bit(void **state)
+{
+    char offload[512];
+    (void)state;
+    snprintf(offload, sizeof offload,
+             ", \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}, "
+             "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"%s\"}",
+             test_folder(), test_folder());
+    struct job one = {.model = "mixtral.json", .device = "mock", .top = ""}, far = one;
+    far.expert = far.data = 2;
+    far.stage = 3;
+    far.zero = offload;
+    far.spillway = "\"recompute\": \"blocks\", \"tile_bytes\": 256,";
+    struct job *a = run(one), *b = run(far);
+    same_bits(a, b);
+    free(a);
+    free(b);
+}
+
+/* All but the experts are on each rank. */
+static void an_expert_is_held_once(void **state)
+{
+    enum { EXPERTS = 2 * 4 * 3 * 12 * 10 };
+    (void)state;
+    struct job *one = run((struct job){.model = "mixtral.json"});
+    struct job *four = run((struct job){.model = "mixtral.json", .expert = 4});
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(four->held[r], one->held[0] - EXPERTS + EXPERTS / 4);
+    }
+    free(one);
+    free(four);
+}
+
+static void checkpoints_load_on_other_ranks(void **state)
+{
+    (void)state;
+    struct job *saved = run(
+        (struct job){.model = "mixtral.json", .expert = 4, .stage = 1, .save = test_at("of.four")});
+    const struct job base = {.model = "mixtral.json", .load = test_at("of.four"), .idle = true};
+    struct job one = base, two = base;
+    two.expert = 2;
+    two.pipe = 2;
+    two.stage = 2;
+    struct job *a = run(one), *b = run(two);
+    assert_memory_equal(a->weights, saved->weights, sizeof a->weights);
+    assert_memory_equal(b->weights, saved->weights, sizeof a->weights);
+    free(a);
+    free(b);
+    one.idle = two.idle = false;
+    a = run(one);
+    b = run(two);
+    same_bits(a, b);
+    free(a);
+    free(b);
+    free(saved);
+}
+
+static void refused(struct job job, int ranks, const char *text)
+{
+    struct job *it = malloc(sizeof *it);
+    *it = job;
+    it->expert = it->expert > 0 ? it->expert : 1;
+    it->pipe = 1;
+    it->status = sw_threads_run(ranks, 60, train, it);
+    assert_true(it->status < 0);
+    if (!strstr(sw_error_message(), text)) {
+        fail_msg("wanted \"%s\" in: %s", text, sw_error_message());
+    }
+    free(it);
+}
+
+static void what_cannot_be_had_is_refused(void **state)
+{
+    (void)state;
+    refused((struct job){.model = "mixtral.json", .expert = 3, .n_micro = 3}, 3,
+            "spillway.mesh.expert 3: wanted a divisor of the 4 experts of a layer");
+    refused((struct job){.model = "mixtral.json", .expert = 2}, 3,
+            "spillway.mesh: pipe 1 x expert 2 x tensor 1 x context 1 do not make up 3 ranks");
+    refused((struct job){.model = "dense.json", .expert = 2}, 2,
+            "spillway.mesh.expert 2: the model has no experts");
+    refused((struct job){.model = "mixtral.json",
+                         .expert = 2,
+                         .spillway = "\"schedule\": \"vertical\","},
+            2, "spillway.mesh.expert 2: spillway.schedule");
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    test_put("mixtral.json", mixtral_json);
+    test_put("deepseek.json", deepseek_json);
+    test_put("dense.json",
+             "{\"model_type\":\"llama\",\"vocab_size\":19,\"max_position_embeddings\":12,"
+             "\"hidden_size\":12,\"intermediate_size\":10,\"num_hidden_layers\":2,"
+             "\"num_attention_heads\":2}");
+    return 0;
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(ranks_have_the_bits_of_one),
+    cmocka_unit_test(tiers_change_no_bit),
+    cmocka_unit_test(an_expert_is_held_once),
+    cmocka_unit_test(checkpoints_load_on_other_ranks),
+    cmocka_unit_test(what_cannot_be_had_is_refused),
+};
+
+const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
