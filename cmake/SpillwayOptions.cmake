@@ -45,7 +45,7 @@ endforeach()
 option(SPILLWAY_GPU_BY_NAME
     "Build those modules by the target gpu_modules alone: it takes minutes" OFF)
 set(SPILLWAY_CUDA_ARCHS "sm_80;sm_90" CACHE STRING "NVIDIA GPUs to compile for; of the last PTX too")
-set(SPILLWAY_HIP_ARCHS "gfx90a;gfx942" CACHE STRING "AMD GPUs to compile for")
+set(SPILLWAY_HIP_ARCHS "gfx908;gfx90a;gfx942" CACHE STRING "AMD GPUs to compile for")
 
 # AUTO uses a dependency when it is found, ON insists on it, OFF ignores it.
 foreach(dep IN ITEMS DNNL URING MPI PCRE2 UTF8PROC PNG JPEG XXHASH HWLOC CMOCKA)

@@ -22,10 +22,17 @@
 #include <hip/hip_runtime.h>
 #define SW_WARP 64
 #define SW_DEVICE __device__ __forceinline__
-/* HIP's second bound counts waves on each of a compute unit's four SIMDs. */
+/* HIP's second bound counts waves on each of a compute unit's four SIMDs. On gfx908, half of their
+ * registers are for results of matrix instructions alone, so half as many waves are asked for. */
+#if defined(__gfx908__)
+#define SW_SIMDS 8
+#else
+#define SW_SIMDS 4
+#endif
 #define SW_KERNEL(...) SW_BOUNDS(__VA_ARGS__, 1, 0)
 #define SW_BOUNDS(threads, blocks, ...)                                                            \
-    __global__ __launch_bounds__(threads, ((threads) / SW_WARP * (blocks) + 3) / 4)
+    __global__ __launch_bounds__(threads,                                                          \
+                                 ((threads) / SW_WARP * (blocks) + SW_SIMDS - 1) / SW_SIMDS)
 #else
 #include "device/gpu/module/emu.h" /* the build defines SW_WARP */
 #define SW_DEVICE static inline
