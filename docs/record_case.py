@@ -15,6 +15,8 @@ smoothing = float(sys.argv[6]) if len(sys.argv) > 6 else 0.0
 config = transformers.AutoConfig.from_pretrained(sys.argv[1])
 kind = getattr(transformers, config.architectures[0])
 model = kind.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation="eager")
+if hasattr(model, "set_experts_implementation"):
+    model.set_experts_implementation("eager")  # others do not take float64
 random = torch.Generator().manual_seed(0)
 ids = torch.randint(getattr(config, "vocab_size", 1), (1 + steps, B, T), generator=random)
 given = {"input_ids": ids, "labels": ids}
