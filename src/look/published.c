@@ -76,7 +76,10 @@ static void predict(const struct report *r, struct result *out)
             continue;
         }
         const bool is_found = k == 1 && by[0] && by[0]->as_planned && !*out->why[0];
-        const struct pub_run found = is_found ? as_found(run, &out->theirs) : *run;
+        struct pub_run found = is_found ? as_found(run, &out->theirs) : *run;
+        if (k == 1 && !is_found) {
+            found.setup = run->ours;
+        }
         if (sw_published_predict(&found, by[k], NULL, to[k]) < 0) {
             snprintf(out->why[k], sizeof out->why[k], "%s", sw_error_message());
         }
@@ -209,6 +212,25 @@ static void print_fitted(const struct result *one, struct sw_str *out)
     }
 }
 
+/* Settings that ours has, and the run does not. */
+static void print_setup(const struct pub_setup *theirs, const struct pub_setup *ours,
+                        struct sw_str *out)
+{
+    if (ours->tensor != theirs->tensor) {
+        sw_str_printf(out, "ours: %lld ranks along tensor\n", (long long)ours->tensor);
+    }
+    if (ours->vertical) {
+        sw_str_printf(out, "ours: %lld micro-batches, block by block (\"vertical\")\n",
+                      (long long)ours->micro_batches);
+    }
+    if (ours->prefetch > 0) {
+        sw_str_printf(out, "ours: %lld elements are gathered ahead\n", (long long)ours->prefetch);
+    }
+    if (ours->tile_bytes > 0) {
+        sw_str_printf(out, "ours: tiles of %lld bytes\n", (long long)ours->tile_bytes);
+    }
+}
+
 static void print_details(const struct report *r, const struct result *one, struct sw_str *out)
 {
     const struct pub_run *run = one->run;
@@ -219,6 +241,7 @@ static void print_details(const struct report *r, const struct result *one, stru
     if (by && r->wanted->ours) {
         print_prediction("ours", &one->ours, one->why[1], out);
     }
+    print_setup(&run->setup, &run->ours, out);
     print_fitted(one, out);
     if (one->theirs.assumed.len > 2) {
         sw_str_printf(out, "not published, and assumed: %.*s\n", (int)one->theirs.assumed.len - 2,

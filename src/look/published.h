@@ -36,17 +36,18 @@ struct pub_setup {
     const char *dtype, *states, *parameters, *checkpoints, *recompute;
     double rows; /* samples per device and micro-batch */
     int64_t stage, tensor, pipe, micro_batches, micro_batch, global_batch, drives, chunks;
-    bool sequence_parallel;
+    int64_t prefetch, tile_bytes; /* elements gathered ahead; 0 = ours by default */
+    bool sequence_parallel, vertical;
 };
 struct pub_run {
     const char *id, *cluster, *says, *reading, *source, *note;
     const struct pub_group *group;
     int64_t devices, nodes;
     struct pub_model model;
-    struct pub_setup setup;
-    double tflops[2];   /* of a device; two that differ are a range; 0 = not published */
-    bool by_parameters; /* they count 8 FLOPs a parameter and token; else GPT's formula */
-    int judge;          /* enum pub_judge */
+    struct pub_setup setup, ours; /* ours: in our own accounting; equal if the file has no other */
+    double tflops[2];             /* of a device; two that differ are a range; 0 = not published */
+    bool by_parameters;           /* they count 8 FLOPs a parameter and token; else GPT's formula */
+    int judge;                    /* enum pub_judge */
     double tolerance;
     int line;
 };

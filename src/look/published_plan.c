@@ -157,12 +157,21 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
                   is(s->checkpoints, "host") ? "true" : "false", (long long)s->stage);
     put_tier("offload_optimizer", s->states, out);
     put_tier("offload_param", s->stage == 3 ? s->parameters : NULL, out);
+    if (s->prefetch > 0) {
+        sw_str_printf(out, ",\"stage3_prefetch_bucket_size\":%lld", (long long)s->prefetch);
+    }
     sw_str_printf(out,
                   "},\"spillway\":{\"recompute\":\"%s\",\"mesh\":{\"tensor\":%lld,\"pipe\":%lld}",
                   recomputes(run) ? "blocks" : "none", (long long)sw_max_i64(1, s->tensor),
                   (long long)sw_max_i64(1, s->pipe));
     if (s->pipe > 1) {
         sw_str_puts(out, ",\"reduce\":\"boundary\"");
+    }
+    if (s->vertical) {
+        sw_str_puts(out, ",\"schedule\":\"vertical\"");
+    }
+    if (s->tile_bytes > 0) {
+        sw_str_printf(out, ",\"tile_bytes\":%lld", (long long)s->tile_bytes);
     }
     if (p->chunks > 1) {
         sw_str_printf(out, ",\"schedule\":\"interleaved\",\"chunks\":%lld", (long long)p->chunks);
@@ -405,11 +414,13 @@ sw_status sw_published_lanes(const struct pub_run *run, const struct pub_predict
                              struct sw_str *out)
 {
     struct pub_prediction again = *p;
+    struct pub_run ours = *run;
     struct sw_cluster *c = NULL;
     struct sw_lineup lineup;
+    ours.setup = run->ours;
     SW_TRY(sw_cluster_open(run->cluster, &c));
     fit_cluster(run, &run->group->fitted, c, &again);
-    sw_status st = open_lineup(run, p, true, NULL, &lineup);
+    sw_status st = open_lineup(&ours, p, true, NULL, &lineup);
     if (st >= 0) {
         const struct sw_cost_mesh mesh = {.cluster = c, .ranks = run->devices};
         st = sw_look_put_lanes(&lineup, &mesh, p->seconds, out);

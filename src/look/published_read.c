@@ -218,6 +218,9 @@ static sw_status take_setup(const struct pub_file *f, const struct sw_json *obje
         {"global_batch", WHOLE, offsetof(struct pub_setup, global_batch), false},
         {"drives", WHOLE, offsetof(struct pub_setup, drives), false},
         {"chunks", WHOLE, offsetof(struct pub_setup, chunks), false},
+        {"prefetch", WHOLE, offsetof(struct pub_setup, prefetch), false},
+        {"tile_bytes", WHOLE, offsetof(struct pub_setup, tile_bytes), false},
+        {"vertical", FLAG, offsetof(struct pub_setup, vertical), false},
         {"sequence_parallel", FLAG, offsetof(struct pub_setup, sequence_parallel), false}};
     return take_object(f, object, rows, SW_LEN(rows), out);
 }
@@ -291,6 +294,7 @@ static sw_status take_run(const struct pub_file *f, const struct sw_json *object
         {"nodes", WHOLE, offsetof(struct pub_run, nodes), true},
         {"model", OTHER, 0, true},
         {"setup", OTHER, 0, true},
+        {"ours", OTHER, 0, false},
         {"tflops", OTHER, 0, false},
         {"says", TEXT, offsetof(struct pub_run, says), false},
         {"flops", OTHER, 0, true},
@@ -305,6 +309,9 @@ static sw_status take_run(const struct pub_file *f, const struct sw_json *object
     SW_TRY(take_words(f, object, out));
     SW_TRY(take_model(f, sw_json_get(object, "model"), &out->model));
     SW_TRY(take_setup(f, sw_json_get(object, "setup"), &out->setup));
+    out->ours = out->setup;
+    const struct sw_json *ours = sw_json_get(object, "ours");
+    SW_TRY(ours ? take_setup(f, ours, &out->ours) : SW_OK);
     SW_TRY(take_tflops(f, sw_json_get(object, "tflops"), out->tflops));
     return out->judge != PUB_JUDGED || out->tflops[0] > 0
                ? SW_OK

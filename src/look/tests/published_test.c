@@ -73,6 +73,9 @@ static void every_run_has_a_group_a_cluster_and_a_source(void **state)
         struct sw_cluster *c = NULL;
         assert_int_equal(sw_cluster_open(file->runs[i].cluster, &c), SW_OK);
         assert_true(strlen(file->runs[i].source) > 3);
+        const struct pub_setup *theirs = &file->runs[i].setup, *ours = &file->runs[i].ours;
+        assert_true(ours->rows * (double)ours->micro_batches ==
+                    theirs->rows * (double)theirs->micro_batches); /* the same batch */
         sw_cluster_close(c);
         for (int k = 0; k < i; k++) {
             assert_string_not_equal(file->runs[i].id, file->runs[k].id);
