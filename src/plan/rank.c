@@ -32,7 +32,7 @@ struct sw_group sw_plan_group_of_rank(const struct sw_plan *plan, const struct s
 
 int64_t sw_plan_rounds_of_rank(const struct sw_plan *plan, const struct sw_mesh *mesh, int rank)
 {
-    const struct sw_coord at = sw_mesh_coord(mesh, 1U << SW_AXIS_DATA, rank);
+    const struct sw_coord at = sw_mesh_coord(mesh, SW_BATCH_AXES, rank);
     const struct sw_step *step = &plan->step;
     return step->ranks > 0 ? (step->micro_batches - at.rank + step->ranks - 1) / step->ranks : 0;
 }

@@ -198,13 +198,19 @@ static void irregular_places_are_rough(void **state)
     enum { RANKS = 1024 };
     struct sw_cluster *c = cluster_of(&(struct shape){7, 3, 2});
     struct sw_mesh axes;
-    static int ranks[3][RANKS];
-    sw_mesh_init(&axes, (int[SW_AXIS_COUNT]){2, RANKS / 4, 1, 1, 2}, RANKS);
+    static int ranks[4][RANKS];
+    const int sizes[SW_AXIS_COUNT] = {[SW_AXIS_PIPE] = 2,
+                                      [SW_AXIS_EXPERT] = 1,
+                                      [SW_AXIS_DATA] = RANKS / 4,
+                                      [SW_AXIS_CONTEXT] = 1,
+                                      [SW_AXIS_TENSOR] = 2};
+    assert_int_equal(sw_mesh_init(&axes, sizes, RANKS), SW_OK);
     const struct sw_group groups[] = {sw_mesh_group(&axes, SW_ALL_AXES, 0, ranks[0]),
                                       sw_mesh_group(&axes, 1U << SW_AXIS_DATA, 0, ranks[1]),
-                                      sw_mesh_group(&axes, 1U << SW_AXIS_TENSOR, 0, ranks[2])};
+                                      sw_mesh_group(&axes, 1U << SW_AXIS_PIPE, 0, ranks[2]),
+                                      sw_mesh_group(&axes, 1U << SW_AXIS_TENSOR, 0, ranks[3])};
     const struct sw_plan plan = {.groups = (struct sw_group *)(uintptr_t)groups,
-                                 .n_groups = 3,
+                                 .n_groups = 4,
                                  .step = {.ranks = RANKS / 4, .micro_batches = RANKS - 1}};
     const struct sw_clock_rank stages[2] = {{.plan = &plan}, {.plan = &plan}};
     const struct sw_cost_mesh mesh = {.cluster = c, .ranks = RANKS};
