@@ -291,29 +291,23 @@ static bool are_transposed(const struct sw_onnx_data *a, const struct sw_onnx_da
 
 static bool is_taken(const struct sw_onnx_import *m, const char *name)
 {
-    for (int32_t i = 0; i < m->n_params; i++) {
-        if (strcmp(m->params[i].name, name) == 0) {
-            return true;
-        }
-    }
-    return sw_onnx_graph_find(m->graph, name) >= 0;
+    return sw_names_find(&m->names, 0, name) >= 0 || sw_onnx_graph_find(m->graph, name) >= 0;
 }
 
-/* The parameter of which an invented weight is a transposed copy; -1 = none. */
+/* The table of which an invented weight is a transposed copy; -1 = none. */
 static int32_t find_tie(const struct sw_onnx_import *m, int32_t weight)
 {
     const struct sw_onnx_data *turned = m->graph->values[weight].data;
-    int32_t found = -1;
-    for (int32_t i = 0; i < m->n_params && found < 0; i++) {
-        const struct sw_onnx_param *p = &m->params[i];
+    for (int i = 0; i < m->n_tables; i++) {
+        const struct sw_onnx_param *p = &m->params[m->tables[i]];
         const struct sw_onnx_data *data = m->graph->values[p->value].data;
-        if (!p->transposed && p->copy < 0 && are_transposed(data, turned)) {
-            found = i;
+        if (p->copy < 0 && are_transposed(data, turned)) {
             forget(data);
+            forget(turned);
+            return m->tables[i];
         }
     }
-    forget(turned);
-    return found;
+    return -1;
 }
 
 static sw_status add_param(struct sw_onnx_import *m, const struct sw_onnx_plan *p, int32_t weight,
@@ -335,6 +329,12 @@ static sw_status add_param(struct sw_onnx_import *m, const struct sw_onnx_plan *
         const char *own = sw_arena_printf(&m->arena, "%s.weight", scope);
         SW_TRY_ALLOC(own, "an ONNX graph");
         name = is_taken(m, own) ? name : own;
+    }
+    if (!sw_names_add(&m->names, 0, name, m->n_params)) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for an ONNX graph");
+    }
+    if (match->by->emit == sw_onnx_emit_embedding && m->n_tables < (int)SW_LEN(m->tables)) {
+        m->tables[m->n_tables++] = m->n_params;
     }
     m->param_of[weight] = m->n_params;
     m->params[m->n_params++] = (struct sw_onnx_param){name, weight, turns, -1};
@@ -397,6 +397,7 @@ static void release(struct sw_model *model)
 {
     struct sw_onnx_import *m = import_of(model);
     sw_onnx_graph_close(m->graph);
+    sw_names_close(&m->names);
     sw_arena_fini(&m->arena);
 }
 
@@ -476,12 +477,8 @@ sw_status sw_onnx_model_open(struct sw_json_doc *doc, const struct sw_model_opti
 
 static const struct sw_onnx_param *param_named(const struct sw_onnx_import *m, const char *name)
 {
-    for (int32_t i = 0; i < m->n_params; i++) {
-        if (strcmp(m->params[i].name, name) == 0) {
-            return &m->params[i];
-        }
-    }
-    return NULL;
+    const int32_t i = sw_names_find(&m->names, 0, name);
+    return i >= 0 ? &m->params[i] : NULL;
 }
 
 /* The shape of a parameter, which the file may have transposed. */

@@ -22,6 +22,9 @@ struct sw_onnx_import {
     struct sw_arena arena; /* names of parameters */
     struct sw_onnx_param *params;
     int32_t n_params;
+    struct sw_names names; /* of parameters, with their numbers */
+    int32_t tables[8];     /* [n_tables] parameters that rows are looked up in */
+    int n_tables;
     int32_t *param_of;  /* [n_values] parameter of an initializer, -1 = none yet */
     int32_t outputs[2]; /* values that the task's losses compare, or the hidden states */
     int32_t n_outputs;
@@ -45,6 +48,7 @@ struct sw_onnx_pattern {
  * padding; `first` for each token. */
 enum { ONNX_IDS_GIVEN, ONNX_IDS_COUNTED, ONNX_IDS_CONSTANT, ONNX_IDS_REAL, ONNX_IDS_SAME };
 enum { ONNX_MATCH_IN = 12 };
+enum { ONNX_STEPS = 16 }; /* the most nodes in a row that change no more than scale or layout */
 /* A value as a pattern has it. */
 struct sw_onnx_match {
     const struct sw_onnx_pattern *by;

@@ -64,10 +64,12 @@ static int32_t operand(const struct sw_onnx_graph_node *node, int i)
 
 int32_t sw_onnx_uncast(const struct sw_onnx_plan *p, int32_t v)
 {
-    const struct sw_onnx_graph_node *node = sw_onnx_made_by(p, v, "Cast");
-    while (node && is_float(p, v) && is_float(p, node->in[0])) {
+    for (int i = 0; i < ONNX_STEPS; i++) {
+        const struct sw_onnx_graph_node *node = sw_onnx_made_by(p, v, "Cast");
+        if (!node || !is_float(p, v) || !is_float(p, node->in[0])) {
+            return v;
+        }
         v = node->in[0];
-        node = sw_onnx_made_by(p, v, "Cast");
     }
     return v;
 }
@@ -568,8 +570,8 @@ struct product {
     double number; /* constant factors, multiplied */
 };
 
-/* The factors of nested Mul, and Div by numbers. */
-static bool factors_of(const struct sw_onnx_plan *p, int32_t v, struct product *out)
+/* The factors of nested Mul, and Div by numbers, at most `depth` of them in each other. */
+static bool factors_within(const struct sw_onnx_plan *p, int32_t v, int depth, struct product *out)
 {
     const struct sw_onnx_graph_node *times = sw_onnx_made_by(p, v = sw_onnx_uncast(p, v), "Mul");
     const struct sw_onnx_graph_node *by = sw_onnx_made_by(p, v, "Div");
@@ -579,17 +581,23 @@ static bool factors_of(const struct sw_onnx_plan *p, int32_t v, struct product *
         return true;
     }
     if (times) {
-        return factors_of(p, times->in[0], out) && factors_of(p, times->in[1], out);
+        return depth > 0 && factors_within(p, times->in[0], depth - 1, out) &&
+               factors_within(p, times->in[1], depth - 1, out);
     }
     if (by && sw_onnx_single(p, by->in[1], &x)) {
         out->number /= x;
-        return factors_of(p, by->in[0], out);
+        return depth > 0 && factors_within(p, by->in[0], depth - 1, out);
     }
     if (out->n == FACTORS) {
         return false;
     }
     out->factors[out->n++] = v;
     return true;
+}
+
+static bool factors_of(const struct sw_onnx_plan *p, int32_t v, struct product *out)
+{
+    return factors_within(p, v, FACTORS, out);
 }
 
 static bool near(double a, double b)

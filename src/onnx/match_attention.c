@@ -46,7 +46,7 @@ static int32_t turned_in_three(const struct sw_onnx_plan *p, int32_t v)
 /* Takes factors and transposes off a value of four dims. */
 static void peel(const struct sw_onnx_plan *p, struct layout *l)
 {
-    for (;;) {
+    for (int steps = 0; steps < ONNX_STEPS; steps++) {
         l->value = sw_onnx_uncast(p, l->value);
         const struct sw_onnx_graph_node *node = sw_onnx_maker(p, l->value);
         double x;
@@ -190,7 +190,7 @@ static int32_t step(const struct sw_onnx_plan *p, const struct sw_onnx_graph_nod
 static bool read_scores(const struct sw_onnx_plan *p, int32_t v, struct scores *s)
 {
     *s = (struct scores){.scale = 1, .product = -1};
-    for (;;) {
+    for (int steps = 0; steps < ONNX_STEPS && v >= 0; steps++) {
         v = sw_onnx_uncast(p, v);
         const struct sw_onnx_graph_node *node = sw_onnx_maker(p, v);
         if (!node || strcmp(node->op, "MatMul") == 0) {
@@ -198,10 +198,8 @@ static bool read_scores(const struct sw_onnx_plan *p, int32_t v, struct scores *
             return node != NULL;
         }
         v = step(p, node, s);
-        if (v < 0) {
-            return false;
-        }
     }
+    return false;
 }
 
 /* The element of a mask that [b,h,q,k] reads, broadcast from its last dims on. */

@@ -201,9 +201,11 @@ static void count_crossing(const struct sw_onnx_plan *p, int32_t *last, int32_t 
         }
     }
     for (int32_t i = 0; i < p->n; i++) {
-        for (int32_t x = i + 1; x <= last[i]; x++) {
-            crossing[x]++;
-        }
+        crossing[i + 1]++;
+        crossing[last[i] + 1]--;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        crossing[i + 1] += crossing[i];
     }
 }
 
@@ -265,7 +267,8 @@ static void cut_blocks(struct sw_onnx_plan *p, const int32_t *crossing, int32_t 
 
 static sw_status find_blocks(struct sw_onnx_plan *p)
 {
-    const size_t n = (size_t)p->n + 1;
+    enum { LONGEST_BLOCK = 1024 };
+    const size_t n = (size_t)p->n + 2;
     uint64_t *of = sw_arena_array(&p->arena, n, sizeof *of);
     int32_t *last = sw_arena_array(&p->arena, n, sizeof *last);
     int32_t *crossing = sw_arena_array(&p->arena, n, sizeof *crossing);
@@ -275,7 +278,9 @@ static sw_status find_blocks(struct sw_onnx_plan *p)
         of[i] = signature(p, &p->matches[i]);
     }
     count_crossing(p, last, crossing);
-    for (int32_t step = 1; step <= p->n / 2; step++) {
+    const int32_t most =
+        has_attention(p, 0, p->n) ? (int32_t)sw_min_i64(LONGEST_BLOCK, p->n / 2) : 0;
+    for (int32_t step = 1; step <= most; step++) {
         int32_t run = 0;
         for (int32_t i = 0; i + step < p->n; i++) {
             run = of[i] == of[i + step] ? run + 1 : 0;
