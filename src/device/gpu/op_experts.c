@@ -214,7 +214,7 @@ static void rows_query(const struct gpu_device *dev, const struct sw_op_desc *de
                        struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = true;
+    out->supported = desc->op->attrs.experts.ranks <= 1; /* more are the CPU's alone */
     out->workspace_bytes = 2 * (size_t)desc->op->attrs.experts.n * sizeof(int32_t);
 }
 
@@ -340,8 +340,8 @@ static void product_query(const struct gpu_device *dev, const struct sw_op_desc 
 {
     const enum sw_dtype dtype = desc->in[0].dtype;
     (void)dev;
-    out->supported = gpu_is_float(dtype) && desc->in[2].dtype == dtype &&
-                     desc->out[0].dtype == dtype &&
+    out->supported = desc->in[1].shape.rank == 1 && gpu_is_float(dtype) &&
+                     desc->in[2].dtype == dtype && desc->out[0].dtype == dtype &&
                      (!desc->op->attrs.experts.has_bias || gpu_is_float(desc->in[3].dtype));
 }
 
@@ -387,7 +387,8 @@ static void product_grad_query(const struct gpu_device *dev, const struct sw_op_
                                struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = gpu_is_float(desc->in[0].dtype) && desc->in[1].dtype == desc->in[0].dtype;
+    out->supported = desc->in[2].shape.rank == 1 && gpu_is_float(desc->in[0].dtype) &&
+                     desc->in[1].dtype == desc->in[0].dtype;
     for (int k = 0; k < desc->op->n_out; k++) {
         out->supported =
             out->supported && (!gpu_has_output(desc, k) || gpu_is_float(desc->out[k].dtype));
