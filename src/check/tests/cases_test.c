@@ -85,6 +85,20 @@ static void own_cases_pass(void **state)
     assert_int_equal(check_folder(own), 19);
 }
 
+/* Graphs of ONNX files by both exporters of PyTorch, also on two ranks with everything on disk in
+ * tiles. */
+static void graphs_of_onnx_files_pass(void **state)
+{
+    static const char *const sets[] = {
+        "zero_optimization={\"stage\": 3, \"offload_param\": {\"device\": \"nvme\", \"nvme_path\": "
+        "\"/tmp\"}, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/tmp\"}}",
+        "spillway.tile_bytes=256"};
+    const struct sw_check_options spread = {.ranks = 2, .sets = sets, .n_sets = 2};
+    (void)state;
+    assert_int_equal(check_folder("tests/cases/onnx"), 2);
+    assert_true(passes_with("tests/cases/onnx/gpt2", &spread));
+}
+
 static void no_options_mean_as_recorded(void **state)
 {
     (void)state;
@@ -531,6 +545,7 @@ static int remove_copy(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(own_cases_pass),
+    cmocka_unit_test(graphs_of_onnx_files_pass),
     cmocka_unit_test(no_options_mean_as_recorded),
     cmocka_unit_test(recorded_models_pass),
     cmocka_unit_test(recorded_models_pass_far_away),
