@@ -129,6 +129,24 @@ int64_t sw_hf_folder_count(const struct sw_hf_folder *folder);
 const struct sw_safetensor *sw_hf_folder_at(const struct sw_hf_folder *folder, int64_t i);
 const struct sw_safetensor *sw_hf_folder_find(const struct sw_hf_folder *folder, const char *name);
 
+/* ---- quantized.c: weights that bitsandbytes has quantized ---- */
+
+/* A weight of a folder, whose memory it borrows. form.kind NONE: it is not quantized. */
+struct sw_hf_quantized {
+    struct sw_shape shape;
+    struct sw_quantized q;
+};
+/*
+ * sw_hf_quantized_open - finds what belongs to a weight of a folder, and checks it.
+ *
+ * SW_E_FORMAT  a tensor is missing, or has another type or size
+ * SW_E_UNSUP   another quantization: fp4, or other blocks
+ */
+sw_status sw_hf_quantized_open(const struct sw_hf_folder *folder,
+                               const struct sw_safetensor *weight, struct sw_hf_quantized *out);
+/* True for the name of a tensor that belongs to a quantized weight. */
+bool sw_hf_is_quantization(const char *name);
+
 struct sw_hf_folder_writer;
 
 /*

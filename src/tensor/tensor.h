@@ -71,6 +71,50 @@ void sw_store_f64(enum sw_dtype dtype, void *dst, int64_t i, double value);
 void sw_master_split(float master, uint16_t *hi, int16_t *lo);
 float sw_master_join(uint16_t hi, int16_t lo);
 
+/* ---- quantized.c: weights that are frozen in few bits ---- */
+
+/* NF4: 4-bit codes with a scale for each block of the flattened weight, as published with QLoRA
+ * (Dettmers et al. 2023). INT8: a scale for each row (Dettmers et al. 2022). Both have the bits of
+ * bitsandbytes. */
+enum sw_quantized_kind { SW_QUANTIZED_NONE, SW_QUANTIZED_NF4, SW_QUANTIZED_INT8 };
+const char *sw_quantized_name(enum sw_quantized_kind kind); /* "none", "nf4", "int8" */
+enum { SW_NF4_BLOCK = 64, SW_NF4_NESTED = 256 };            /* elements; scales */
+struct sw_quantized_form {
+    enum sw_quantized_kind kind;
+    bool is_nested;      /* NF4: double quantization, that is the scales are 8-bit codes */
+    enum sw_dtype dtype; /* F32, BF16 or F16: decoded values are rounded to it */
+};
+/* A quantized weight of n elements in rows of `columns`; all pointers are borrowed. */
+struct sw_quantized {
+    struct sw_quantized_form form;
+    int64_t columns;
+    const void *codes;   /* NF4: u8 [(n + 1) / 2], the first of two codes in the high bits. INT8: i8
+                            [n] */
+    const void *scales;  /* of blocks or rows: f32, or u8 if nested */
+    const float *map;    /* [256] if nested: what codes of scales stand for; times */
+    const float *nested; /* if nested: scales of each SW_NF4_NESTED scales; plus */
+    float offset;
+};
+/* Decodes elements first .. first + n - 1, any part of the weight, to a float dtype. */
+void sw_quantized_decode(const struct sw_quantized *q, int64_t first, int64_t n,
+                         enum sw_dtype dtype, void *out);
+/* The number that code 0 .. 15 stands for, as a factor of the scale: from -1 to 1, code 7 is 0. */
+float sw_nf4_level(int code);
+/* The scales of x [n], one for each block; the last block may be shorter. */
+void sw_nf4_scales(const float *x, int64_t n, float *scales);
+/* Encodes x [n]: each number gets the nearest level, and an odd last one is followed by code 7. */
+void sw_nf4_encode(const float *x, int64_t n, const float *scales, uint8_t *packed);
+/* bitsandbytes' map of codes of scales: ascending from about -1 to 1. */
+void sw_nf4_map(float out[256]);
+/* Encodes scales [n]; offset is the mean of all scales of the weight. nested: one for each
+ * SW_NF4_NESTED of them */
+void sw_nf4_encode_scales(const float *scales, int64_t n, const float map[256], float offset,
+                          uint8_t *out, float *nested);
+/* The largest size among x [n], which is the scale of a row. */
+float sw_quantized_peak(const float *x, int64_t n);
+/* Encodes x [n], a part of a row. */
+void sw_int8_encode(const float *x, int64_t n, float scale, int8_t *out);
+
 /* ---- codes.c: 8-bit codes, in runs with one scale each ---- */
 
 enum { SW_CODE_RUN = 256 }; /* elements; a tensor of codes is cut only between runs */

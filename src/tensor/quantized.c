@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantized weights with the bits of bitsandbytes. NF4: 4-bit codes of a normal distribution with a
+// scale for each block of 64 elements, and 8-bit codes of the scales (QLoRA, Dettmers et al. 2023).
+// INT8: a scale for each row (LLM.int8(), Dettmers et al. 2022).
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/tensor.h"
+
+static const float levels[16] = {
+    -1.0f,
+    -0.6961928009986877f,
+    -0.5250730514526367f,
+    -0.39491748809814453f,
+    -0.28444138169288635f,
+    -0.18477343022823334f,
+    -0.09105003625154495f,
+    0.0f,
+    0.07958029955625534f,
+    0.16093020141124725f,
+    0.24611230194568634f,
+    0.33791524171829224f,
+    0.44070982933044434f,
+    0.5626170039176941f,
+    0.7229568362236023f,
+    1.0f,
+};
+static const float per_step = 7.874015718698502e-3f; /* 1 / 127 */
+
+float sw_nf4_level(int code)
+{
+    return levels[code & 15];
+}
+
+const char *sw_quantized_name(enum sw_quantized_kind kind)
+{
+    static const char *const names[] = {"none", "nf4", "int8"};
+    return names[kind];
+}
+
+/* ---- decoding ---- */
+
+static float scale_of(const struct sw_quantized *q, int64_t i)
+{
+    if (!q->form.is_nested) {
+        return ((const float *)q->scales)[i];
+    }
+    const uint8_t code = ((const uint8_t *)q->scales)[i];
+    return q->map[code] * q->nested[i / SW_NF4_NESTED] + q->offset;
+}
+
+/* n values in fp32 become those of the form's dtype, and then of the result's. */
+static void round_to(const struct sw_quantized *q, float *x, int64_t n, enum sw_dtype dtype,
+                     void *out)
+{
+    uint16_t narrow[SW_NF4_BLOCK];
+    if (q->form.dtype != SW_F32 && q->form.dtype != dtype) {
+        sw_convert(q->form.dtype, narrow, SW_F32, x, n);
+        sw_convert(SW_F32, x, q->form.dtype, narrow, n);
+    }
+    sw_convert(dtype, out, SW_F32, x, n);
+}
+
+#define DECODE(type)                                                                               \
+    {                                                                                              \
+        type *to = out;                                                                            \
+        const type *of = (const type *)(const void *)table;                                        \
+        int64_t i = first;                                                                         \
+        if (i % 2 != 0 && n > 0) {                                                                 \
+            *to++ = of[codes[i++ / 2] & 15];                                                       \
+        }                                                                                          \
+        for (; i + 1 < first + n; i += 2, to += 2) {                                               \
+            to[0] = of[codes[i / 2] >> 4];                                                         \
+            to[1] = of[codes[i / 2] & 15];                                                         \
+        }                                                                                          \
+        if (i < first + n) {                                                                       \
+            *to = of[codes[i / 2] >> 4];                                                           \
+        }                                                                                          \
+        break;                                                                                     \
+    }
+
+/* Within one block, whose 16 values are made once. */
+static void decode_nf4(const struct sw_quantized *q, int64_t first, int64_t n, enum sw_dtype dtype,
+                       void *out)
+{
+    const float scale = scale_of(q, first / SW_NF4_BLOCK);
+    const uint8_t *codes = q->codes;
+    float values[16];
+    double table[16]; /* in the result's dtype */
+    for (int i = 0; i < 16; i++) {
+        values[i] = levels[i] * scale;
+    }
+    round_to(q, values, 16, dtype, table);
+    switch (sw_dtype_bytes(dtype)) {
+    case 2:
+        DECODE(uint16_t)
+    case 4:
+        DECODE(uint32_t)
+    default:
+        DECODE(uint64_t)
+    }
+}
+
+static void decode_int8(const struct sw_quantized *q, int64_t first, int64_t n, enum sw_dtype dtype,
+                        void *out)
+{
+    float values[SW_NF4_BLOCK];
+    for (int64_t i = 0; i < n; i++) {
+        const float scale = scale_of(q, (first + i) / q->columns);
+        values[i] = (float)((const int8_t *)q->codes)[first + i] * scale * per_step;
+    }
+    round_to(q, values, n, dtype, out);
+}
+
+void sw_quantized_decode(const struct sw_quantized *q, int64_t first, int64_t n,
+                         enum sw_dtype dtype, void *out)
+{
+    const size_t bytes = sw_dtype_bytes(dtype);
+    for (int64_t done = 0, some = 0; done < n; done += some) {
+        const int64_t at = first + done;
+        some = sw_min_i64(n - done, SW_NF4_BLOCK - at % SW_NF4_BLOCK);
+        (q->form.kind == SW_QUANTIZED_INT8 ? decode_int8 : decode_nf4)(
+            q, at, some, dtype, (char *)out + (size_t)done * bytes);
+    }
+}
+
+/* ---- encoding ---- */
+
+float sw_quantized_peak(const float *x, int64_t n)
+{
+    float peak = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const float size = fabsf(x[i]);
+        peak = size > peak ? size : peak;
+    }
+    return peak;
+}
+
+void sw_nf4_scales(const float *x, int64_t n, float *scales)
+{
+    for (int64_t first = 0; first < n; first += SW_NF4_BLOCK) {
+        scales[first / SW_NF4_BLOCK] =
+            sw_quantized_peak(x + first, sw_min_i64(SW_NF4_BLOCK, n - first));
+    }
+}
+
+/* The nearest level: the number of middles between levels that are below x. */
+static void find_levels(const float *x, int64_t n, float scale, uint8_t *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float scaled = scale > 0 ? x[i] / scale : 0;
+        int code = 0;
+        for (int k = 0; k < 15; k++) {
+            code += (levels[k] + levels[k + 1]) / 2 < scaled;
+        }
+        out[i] = (uint8_t)code;
+    }
+}
+
+void sw_nf4_encode(const float *x, int64_t n, const float *scales, uint8_t *packed)
+{
+    uint8_t codes[SW_NF4_BLOCK + 1];
+    for (int64_t first = 0; first < n; first += SW_NF4_BLOCK) {
+        const int64_t some = sw_min_i64(SW_NF4_BLOCK, n - first);
+        find_levels(x + first, some, scales[first / SW_NF4_BLOCK], codes);
+        codes[some] = 7; /* after an odd last one */
+        for (int64_t i = 0; i < some; i += 2) {
+            packed[(first + i) / 2] = (uint8_t)(codes[i] << 4 | codes[i + 1]);
+        }
+    }
+}
+
+static int compare_floats(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* torch.linspace(0.1, 1, n), which counts from both ends and rounds once. */
+static float border(int i, int n)
+{
+    const float step = (1.0f - 0.1f) / (float)(n - 1);
+    return i < n / 2 ? fmaf(step, (float)i, 0.1f) : fmaf(-step, (float)(n - 1 - i), 1.0f);
+}
+
+/* A sign, up to 7 bits of a decimal exponent, and the rest for a linear fraction, which stands for
+ * the middle between two borders. */
+void sw_nf4_map(float out[256])
+{
+    int n = 0;
+    for (int i = 0; i < 7; i++) {
+        const int items = 1 << i; /* fractions */
+        const float factor = (float)pow(10, i - 6);
+        for (int k = 0; k < items; k++) {
+            const float mean = (border(k, items + 1) + border(k + 1, items + 1)) / 2;
+            out[n++] = factor * mean;
+            out[n++] = -factor * mean;
+        }
+    }
+    out[n++] = 0;
+    out[n++] = 1;
+    qsort(out, (size_t)n, sizeof *out, compare_floats);
+}
+
+static int find_nearest(const float *ascending, int n, float x)
+{
+    int low = 0, high = n - 1;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if ((ascending[middle] + ascending[middle + 1]) / 2 < x) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+void sw_nf4_encode_scales(const float *scales, int64_t n, const float map[256], float offset,
+                          uint8_t *out, float *nested)
+{
+    for (int64_t first = 0; first < n; first += SW_NF4_NESTED) {
+        const int64_t end = sw_min_i64(first + SW_NF4_NESTED, n);
+        float peak = 0;
+        for (int64_t i = first; i < end; i++) {
+            peak = fmaxf(peak, fabsf(scales[i] - offset));
+        }
+        nested[first / SW_NF4_NESTED] = peak;
+        for (int64_t i = first; i < end; i++) {
+            const float scaled = peak > 0 ? (scales[i] - offset) / peak : 0;
+            out[i] = (uint8_t)find_nearest(map, 256, scaled);
+        }
+    }
+}
+
+void sw_int8_encode(const float *x, int64_t n, float scale, int8_t *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        out[i] = (int8_t)(scale > 0 ? rintf(x[i] * (127.0f / scale)) : 0);
+    }
+}
