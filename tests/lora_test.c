@@ -143,7 +143,8 @@ static void what_is_wrong_is_refused_in_a_line(void **state)
         {LORA "7 --output x --set spillway.lora.r=0", "spillway.lora.r: 0 is too small", 2},
         {LORA "7 --output x --set 'spillway.lora.target_modules=[\"q_proj\"]'",
          "target_modules \"q_proj\" matches no layer of this model", 2},
-        {LORA "7 --output x --set spillway.lora.use_dora=true", "use_dora true: not built yet", 2},
+        {LORA "7 --output x --set spillway.lora.use_qalora=true", "use_qalora true: not built yet",
+         2},
         {LORA "7 --output x --adapter whole/adapter", "are both given", 2},
         {"train --model other/model --data text.txt --deepspeed ds.json --output whole --steps 9 "
          "--resume --quiet",

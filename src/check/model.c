@@ -114,7 +114,14 @@ static const struct sw_parameter *param_of(const sw_engine *e, const char *name)
 {
     static const char adapted[] = "base_model.model.";
     const size_t n = sizeof adapted - 1;
+    static const char wrapped[] = ".base_layer.bias"; /* of a layer with an adapter */
+    char plain[600];
     name += sw_engine_facts(e).lora && strncmp(name, adapted, n) == 0 ? n : 0;
+    const char *end = sw_engine_facts(e).lora ? strstr(name, wrapped) : NULL;
+    if (end) {
+        snprintf(plain, sizeof plain, "%.*s.bias", (int)(end - name), name);
+        name = plain;
+    }
     return sw_weights_of_file(sw_engine_facts(e).weights, name);
 }
 

@@ -74,6 +74,8 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "LoRA: continue training the adapters of this PEFT folder; --set "
          "spillway.lora.target_modules=all-linear begins new ones",
          0},
+        {"--quantize", FLAG_TEXT, &flags->quantize, "none|nf4|int8",
+         "QLoRA: keep the frozen linear layers under adapters in 4 or 8 bits (default: none)", 0},
         {"--as-text", FLAG_BOOL, &o->as_text, NULL,
          "read every data file as plain text, whatever its name and content", 0},
         {"--tokenizer", FLAG_TEXT, &o->tokenizer, "DIR",
@@ -235,6 +237,7 @@ static bool add_edits(struct train_flags *f, long long first, long long last)
         {"spillway.host_memory?", f->host_memory},
         {"spillway.nvme_space?", f->nvme_space},
         {"spillway.label_smoothing?", f->label_smoothing >= 0 ? text[4] : NULL},
+        {"spillway.quantize?", f->quantize},
         {"spillway.trace?", f->trace ? quoted : NULL},
         {"spillway.trace_first?", first > 0 ? text[2] : NULL},
         {"spillway.trace_last?", first > 0 ? text[3] : NULL},

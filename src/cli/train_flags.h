@@ -15,10 +15,10 @@ struct train_flags {
     struct auto_flags auto_;
     struct words data, val_data, sets, rates;
     const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
-        *trace_steps;
+        *trace_steps, *quantize;
     double label_smoothing, epochs;   /* -1 = not given */
     int64_t seed, threads, log_every; /* -1 = not given; also for o.steps */
-    char *owned[11];                  /* edits of the configuration */
+    char *owned[12];                  /* edits of the configuration */
 };
 
 void cli_train_init(struct train_flags *flags);

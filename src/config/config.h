@@ -222,7 +222,8 @@ enum { SW_CONFIG_AUTO = -1 };
 struct sw_lora_config {
     int64_t r; /* 0 = the block is absent */
     double alpha, dropout;
-    bool rslora;
+    bool rslora, dora;
+    int bias; /* enum sw_lora_bias */
     struct sw_config_strings target_modules, exclude_modules, modules_to_save, layers_pattern;
     struct sw_config_numbers layers_to_transform;
 };
@@ -304,6 +305,7 @@ struct sw_spillway_config {
     int64_t transfer_bytes;          /* most bytes of prefetch; 0 = by the budget */
     const char *trace;               /* file; NULL = none */
     int64_t trace_first, trace_last; /* steps; 0 = not given */
+    int quantize;                    /* enum sw_quantized_kind */
     struct sw_lora_config lora;
     struct sw_preference_config preference;
 };

@@ -548,6 +548,7 @@ static const char *const micro_batches[] = {"auto", NULL};
 static const char *const recomputes[] = {"none", "blocks", NULL};
 static const char *const moments[] = {"fp32", "bf16", "8bit", NULL};
 static const char *const reduces[] = {"canonical", "boundary", NULL};
+static const char *const quantized[] = {"none", "nf4", "int8", NULL};
 static const char *const comms[] = {"auto", "library", "host", NULL};
 static const char *const updates[] = {"auto", "device", "host", NULL};
 #define NAME(NAME, name) name,
@@ -649,6 +650,12 @@ static const struct config_field spillway_fields[] = {
            "order in which gradients are summed: micro-batch by micro-batch (canonical), or per "
            "rank first (boundary)",
            BUILT),
+    CHOICE(
+        "quantize", AT(spillway.quantize), "\"none\"", quantized,
+        "storage of the frozen linear layers under adapters: nf4 (4 bits in blocks of 64, double "
+        "quantization) or int8 (a scale for each row), as bitsandbytes has them; embeddings, norms "
+        "and the output head keep the run's dtype",
+        BUILT),
     CHOICE(
         "comm", AT(spillway.comm), "\"auto\"", comms,
         "how GPUs of different ranks exchange: by NCCL or RCCL (library), or through host memory "

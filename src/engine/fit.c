@@ -134,6 +134,7 @@ static sw_status build(struct sw_engine *e, const struct recipe *r, struct sw_pr
         .frozen = c->frozen.items,
         .n_frozen = c->frozen.n,
         .adapter = sw_weights_adapter(&e->weights),
+        .quantizer = sw_weights_quantizer(&e->weights),
     };
     struct sw_graph *g = NULL;
     SW_TRY(sw_graph_open(&options, &g));

@@ -9,6 +9,10 @@ static sw_status find_range(const struct sw_weights *w, const char *name, int64_
     if (!param) {
         return SW_FAIL(SW_E_ARG, "no parameter \"%s\" in this model", name);
     }
+    if (!sw_dtype_is_float(param->work->dtype)) {
+        return SW_FAIL(SW_E_UNSUP, "%s is quantized: it has codes of type %s, and no values", name,
+                       sw_dtype_name(param->work->dtype));
+    }
     const int64_t elems = sw_shape_elems(&param->work->layout.whole);
     if (first < 0 || n < 0 || first > elems - n) {
         return SW_FAIL(SW_E_ARG, "%s: elements %lld to %lld of %lld", name, (long long)first,
@@ -54,7 +58,7 @@ int64_t sw_engine_parameters(const sw_engine *e)
 {
     int64_t sum = 0;
     for (int32_t i = 0; i < e->weights.params.n; i++) {
-        sum += sw_shape_elems(&e->weights.params.items[i].work->layout.whole);
+        sum += sw_weights_elems(&e->weights, &e->weights.params.items[i]);
     }
     return sum;
 }

@@ -155,6 +155,10 @@ static uint64_t hash_more(uint64_t h, const struct sw_op *op)
         return hash_i64(hash_i64(h, a->integers.value), a->integers.pad);
     case SW_ATTRS_EXPERTS:
         return hash_experts(h, &a->experts);
+    case SW_ATTRS_WEIGHT:
+        h = hash_i64(hash_i64(h, a->weight.form.kind), a->weight.form.is_nested);
+        h = hash_i64(hash_i64(h, a->weight.form.dtype), a->weight.in_out);
+        return hash_f64(h, a->weight.factor);
     default:
         return h;
     }

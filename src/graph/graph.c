@@ -46,6 +46,7 @@ sw_status sw_graph_open(const struct sw_graph_options *options, struct sw_graph 
     g->frozen = options->frozen;
     g->n_frozen = options->n_frozen;
     g->adapted.by = options->adapter;
+    g->quantizer = options->quantizer;
     g->scope = -1;
     sw_scope_push(g, "");
     if (g->status < 0) {
@@ -254,8 +255,8 @@ static bool is_frozen(const struct sw_graph *g, const char *name)
     return g->adapted.by && !g->adapted.by->trains(g->adapted.by, name);
 }
 
-static sw_value param_of(sw_graph *g, const char *name, enum sw_dtype dtype, struct sw_shape shape,
-                         struct sw_init init)
+sw_value sw_graph_param(struct sw_graph *g, const char *name, enum sw_dtype dtype,
+                        struct sw_shape shape, struct sw_init init)
 {
     if (g->status < 0) {
         return SW_NO_VALUE;
@@ -284,7 +285,7 @@ static sw_value param_of(sw_graph *g, const char *name, enum sw_dtype dtype, str
 
 sw_value sw_param(sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init)
 {
-    return param_of(g, name, g->dtype, shape, init);
+    return sw_graph_param(g, name, g->dtype, shape, init);
 }
 
 static sw_value fix(sw_graph *g, sw_value param)
@@ -303,7 +304,7 @@ sw_value sw_param_fixed(sw_graph *g, const char *name, struct sw_shape shape, st
 sw_value sw_param_fixed_wide(sw_graph *g, const char *name, struct sw_shape shape,
                              struct sw_init init)
 {
-    return fix(g, param_of(g, name, g->dtype == SW_F64 ? SW_F64 : SW_F32, shape, init));
+    return fix(g, sw_graph_param(g, name, g->dtype == SW_F64 ? SW_F64 : SW_F32, shape, init));
 }
 
 /* A layer that is used twice has the same adapters each time. */

@@ -128,6 +128,13 @@ struct sw_adapter {
     bool (*trains)(const struct sw_adapter *adapter, const char *param);
 };
 
+/* Decides which matrices are stored quantized; see sw_weight. */
+struct sw_quantizer {
+    /* The form of a parameter of that shape; kind NONE: it is stored as it is. */
+    sw_status (*form)(struct sw_quantizer *by, const char *param, const struct sw_shape *shape,
+                      struct sw_quantized_form *out);
+};
+
 /* A linear layer with adapters: y = x W^T + bias + scaling (x A^T) B^T. */
 struct sw_adapted {
     const char *module; /* such as "model.layers.0.self_attn.q_proj"; in the arena of the graph */
@@ -172,7 +179,8 @@ struct sw_graph {
     const char *const *frozen; /* name patterns of parameters that are not trained; borrowed */
     int n_frozen;
     struct sw_adapted_layers adapted;
-    struct sw_param_part *parts; /* [n_parts] */
+    struct sw_quantizer *quantizer; /* NULL = nothing is quantized; borrowed */
+    struct sw_param_part *parts;    /* [n_parts] */
     int32_t n_parts;
 };
 
@@ -184,6 +192,7 @@ struct sw_graph_options {
     const char *const *frozen;
     int n_frozen;
     const struct sw_adapter *adapter; /* if given, decides what is trained; borrowed */
+    struct sw_quantizer *quantizer;   /* NULL = nothing is quantized; borrowed */
 };
 enum { SW_LOSS_CHUNK = 4096 };
 
@@ -331,6 +340,23 @@ sw_value sw_graph_exchange(struct sw_graph *g, sw_value x, const struct sw_excha
 void sw_graph_add_out_absent(struct sw_graph *g, int32_t i_op);
 /* x itself if row-major, else a copy (op CONTIGUOUS). */
 sw_value sw_graph_dense(struct sw_graph *g, sw_value x);
+/* sw_param with a dtype of its own. */
+sw_value sw_graph_param(struct sw_graph *g, const char *name, enum sw_dtype dtype,
+                        struct sw_shape shape, struct sw_init init);
+/*
+ * sw_weight - a matrix that ops read, which may be stored quantized.
+ *
+ * That is the parameter itself, or what DEQUANTIZE makes of frozen parameters: the codes under the
+ * name of the matrix, "<name>.absmax", and with double quantization "<name>.nested".
+ *
+ * shape      [rows, columns] of the matrix
+ * out_param  the parameter of that name
+ */
+sw_value sw_weight(struct sw_graph *g, const char *name, struct sw_shape shape, struct sw_init init,
+                   sw_value *out_param);
+/* 1 / |w + scaling b a| of each row of outputs, [out], as a constant of differentiation. w: the
+ * weight of the layer as a product reads it. */
+sw_value sw_inverse_norms(struct sw_graph *g, sw_value w, const struct sw_adapted *layer);
 /* Records a layer with adapters; its name is copied. */
 void sw_graph_note_adapted(struct sw_graph *g, const struct sw_adapted *layer);
 /* Adds a persistent tensor by name; param may be SW_NO_VALUE. The same name yields the same

@@ -235,6 +235,17 @@ static void shapes_preference(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[3], d->in[0].dtype, SW_SHAPE(SW_PREFERENCE_TOTALS));
 }
 
+static void shapes_dequantize(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_weight_attrs *attrs = &d->op->attrs.weight;
+    set(&out[0], attrs->to, SW_SHAPE(attrs->rows, attrs->columns));
+}
+
+static void shapes_inverse_norms(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], d->in[0].dtype, SW_SHAPE(d->in[2].shape.dims[0]));
+}
+
 static void shapes_element_loss(const struct sw_op_desc *d, struct sw_view *out)
 {
     set(&out[0], sw_stat_dtype(d->in[0].dtype), SW_SHAPE(1));
@@ -556,6 +567,11 @@ static int64_t flops_muon(const struct sw_op_desc *d)
 }
 
 /* One product per step, with the output of the previous step; twice as much in backward. */
+static int64_t flops_inverse_norms(const struct sw_op_desc *d)
+{
+    return 2 * sw_shape_elems(&d->in[0].shape) * (d->in[1].shape.dims[0] + 1);
+}
+
 static int64_t flops_lstm(const struct sw_op_desc *d)
 {
     return 2 * sw_shape_rows(&d->in[0].shape) * sw_shape_elems(&d->in[1].shape);
@@ -917,6 +933,11 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .flops_per_elem = 2, .axes = "bth bth bht h -> h"},
     [SW_OP_EXPERT_LOADS] = {.n_out = 1, .shapes = shapes_expert_loads, .flops_per_elem = -1,
         .uncut = routed},
+    [SW_OP_DEQUANTIZE] = {.attrs = SW_ATTRS_WEIGHT, .traits = SW_TRAIT_UNPACK, .n_out = 1,
+        .shapes = shapes_dequantize, .flops_per_elem = 1,
+        .uncut = "a quantized weight is decoded whole"},
+    [SW_OP_INVERSE_NORMS] = {.attrs = SW_ATTRS_WEIGHT, .n_out = 1, .shapes = shapes_inverse_norms,
+        .flops = flops_inverse_norms, .uncut = "a norm needs the whole row"},
 };
 // clang-format on
 

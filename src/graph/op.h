@@ -276,7 +276,18 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    count for each of enum sw_expert_load. Least and\
                                                    most rows of an expert, 1 = the mean; entropy of\
                                                    the experts' shares over log E; dropped choices,\
-                                                   whose count is all choices */
+                                                   whose count is all choices */\
+    X(DEQUANTIZE,         "dequantize")         /* codes (NF4: u8 [(n + 1) / 2], INT8: i8 [rows,   \
+                                                   columns]), scales (f32, nested: u8) [, nested   \
+                                                   f32 [257 + m]: the map of codes of scales, their\
+                                                   offset, their m scales] -> the weight [rows,    \
+                                                   columns] of n elements; see struct sw_quantized.\
+                                                   Backward makes it again instead of keeping it */\
+    X(INVERSE_NORMS,      "inverse_norms")      /* w [out,in] ([in,out] with in_out), a [r,in], b  \
+                                                   [out,r] -> [out]: 1 / |w + factor b a| of each  \
+                                                   row of outputs, the squares added in double. No \
+                                                   gradient: it counts as constant (DoRA, Liu et   \
+                                                   al. 2024, section 4.3) */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -516,6 +527,21 @@ enum {
     SW_PREFERENCE_TOTALS = 14
 };
 
+enum { SW_NESTED_OFFSET = 256, SW_NESTED_SCALES = 257 }; /* places in `nested` of DEQUANTIZE */
+struct sw_norm_attrs {
+    double eps;
+    bool one_plus; /* RMS_NORM: multiply by 1 + w */
+};
+
+/* For DEQUANTIZE and INVERSE_NORMS. */
+struct sw_weight_attrs {
+    struct sw_quantized_form form;
+    int64_t rows, columns;
+    enum sw_dtype to;
+    double factor; /* INVERSE_NORMS; so is in_out */
+    bool in_out;
+};
+
 struct sw_lstm_attrs {
     bool reverse, has_mask;
 };
@@ -626,6 +652,7 @@ enum sw_attrs_kind {
     SW_ATTRS_LSTM,
     SW_ATTRS_EXCHANGE,
     SW_ATTRS_EXPERTS,
+    SW_ATTRS_WEIGHT,
     SW_N_ATTRS_KINDS
 };
 
@@ -641,10 +668,7 @@ struct sw_attrs {
         struct {
             enum sw_act act;
         } act;
-        struct {
-            double eps;
-            bool one_plus; /* RMS_NORM: multiply by 1 + w */
-        } norm;
+        struct sw_norm_attrs norm;
         struct sw_dropout_attrs dropout;
         struct sw_attention_attrs attention;
         struct sw_view_attrs view;
@@ -673,6 +697,7 @@ struct sw_attrs {
         struct sw_lstm_attrs lstm;
         struct sw_exchange_attrs exchange;
         struct sw_experts_attrs experts;
+        struct sw_weight_attrs weight;
         struct sw_update_op_attrs update;
     };
 };
@@ -693,6 +718,9 @@ enum sw_op_trait {
     SW_TRAIT_COPY = 4096,     /* copies the elements of input 0 unchanged */
     /* its indices are labels, so -100 is none; for COPY, -100 becomes a valid index */
     SW_TRAIT_LABELS = 8192,
+    /* the output is larger than its inputs, which are parameters: backward makes it again, wherever
+     * they lie */
+    SW_TRAIT_UNPACK = 16384,
 };
 
 enum sw_access {

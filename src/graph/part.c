@@ -73,7 +73,8 @@ static sw_status open_out(struct sw_part_pass *p)
                                              .loss_chunk = g->loss_chunk,
                                              .frozen = g->frozen,
                                              .n_frozen = g->n_frozen,
-                                             .adapter = g->adapted.by};
+                                             .adapter = g->adapted.by,
+                                             .quantizer = g->quantizer};
     p->forms = sw_alloc_zero("graph", (size_t)sw_max_i64(g->n_values, 1), sizeof *p->forms);
     SW_TRY_ALLOC(p->forms, "the graph of a rank");
     return sw_graph_open(&options, &p->out);

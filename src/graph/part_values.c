@@ -77,7 +77,7 @@ static void copy_param(struct sw_part_pass *p, sw_value v)
     const struct sw_param_part *part = sw_graph_param_part(p->g, v);
     const struct sw_spread spread =
         sw_spread_of(info->needs_grad ? SW_SPREAD_COPIED : SW_SPREAD_WHOLE);
-    const sw_value x = sw_param(p->out, info->name, info->shape, info->init);
+    const sw_value x = sw_graph_param(p->out, info->name, info->dtype, info->shape, info->init);
     if (x >= 0) {
         p->out->values[x].needs_grad = info->needs_grad;
     }
@@ -95,7 +95,8 @@ static void make_param(struct sw_part_pass *p, sw_value v)
         return;
     }
     const struct sw_spread spread = spread_of_param(p, v);
-    sw_value x = sw_param(g, info->name, sw_spread_shape(&spread, &info->shape), info->init);
+    sw_value x = sw_graph_param(g, info->name, info->dtype, sw_spread_shape(&spread, &info->shape),
+                                info->init);
     if (x >= 0) {
         g->values[x].needs_grad = info->needs_grad;
     }

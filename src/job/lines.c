@@ -111,6 +111,20 @@ static void print_captures(const struct job *job)
     }
 }
 
+static void print_quantized(const struct job *job)
+{
+    const struct sw_quantized_sizes sizes = sw_weights_quantized_sizes(job->facts.weights);
+    char bytes[32], dense[32];
+    if (sizes.n > 0) {
+        fprintf(job->out, "quantized: %d weights to %s, %s instead of %s in %s\n", sizes.n,
+                sw_quantized_name(sizes.kind),
+                sw_format_bytes(bytes, sizeof bytes, (double)sizes.bytes),
+                sw_format_bytes(dense, sizeof dense,
+                                (double)sizes.elems * (double)sw_dtype_bytes(job->facts.dtype)),
+                sw_dtype_name(job->facts.dtype));
+    }
+}
+
 void sw_job_print_head(const struct job *job)
 {
     char bytes[SW_TIER_COUNT][32];
@@ -124,6 +138,7 @@ void sw_job_print_head(const struct job *job)
                 job->options->adapter ? "; continues " : "",
                 job->options->adapter ? job->options->adapter : "");
     }
+    print_quantized(job);
     fprintf(job->out, "batch %lld x %lld ", (long long)job->micro_batches, (long long)job->batch);
     if (sw_job_is_images(job)) {
         fputs("images", job->out);

@@ -95,6 +95,37 @@ static sw_status fail_unknown(const struct sw_json_doc *doc, const char *type)
                    relative ? relative : "", relative ? "\"" : "");
 }
 
+static const char *text_of(const struct sw_json *object, const char *key, const char *otherwise)
+{
+    const struct sw_json *v = sw_json_get(object, key);
+    return v && v->type == SW_JSON_STRING ? v->string : otherwise;
+}
+
+static bool is_set(const struct sw_json *object, const char *key)
+{
+    const struct sw_json *v = sw_json_get(object, key);
+    return v && v->type == SW_JSON_BOOL && v->boolean;
+}
+
+/* NF4 and int8 of bitsandbytes are decoded when the weights are read. */
+static sw_status check_quantized(const struct sw_json_doc *doc, const struct sw_json *quantized)
+{
+    const char *method = text_of(quantized, "quant_method", "bitsandbytes");
+    const char *type = text_of(quantized, "bnb_4bit_quant_type", "fp4");
+    if (strcmp(method, "bitsandbytes") == 0 &&
+        (is_set(quantized, "load_in_8bit") ||
+         (is_set(quantized, "load_in_4bit") && strcmp(type, "nf4") == 0))) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_UNSUP,
+                   "%s:%d:%d: quantization_config: weights quantized by \"%s\"%s%s are not built "
+                   "in this version; wanted bitsandbytes' nf4 or int8, or the model in bf16, f16 "
+                   "or f32",
+                   sw_json_name(doc), quantized->key_line, quantized->key_column, method,
+                   strcmp(method, "bitsandbytes") == 0 ? " to " : "",
+                   strcmp(method, "bitsandbytes") == 0 ? type : "");
+}
+
 sw_status sw_model_open(struct sw_json_doc *doc, const struct sw_model_options *options,
                         struct sw_model **out)
 {
@@ -110,10 +141,7 @@ sw_status sw_model_open(struct sw_json_doc *doc, const struct sw_model_options *
         return fail_unknown(doc, type);
     }
     if (quantized && quantized->type != SW_JSON_NULL) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s:%d:%d: quantization_config: quantized weights are not built in this "
-                       "version; take the model in bf16, f16 or f32",
-                       sw_json_name(doc), quantized->key_line, quantized->key_column);
+        SW_TRY(check_quantized(doc, quantized));
     }
     struct sw_model *model = sw_alloc_zero("model", 1, family->bytes);
     SW_TRY_ALLOC(model, "the model");

@@ -27,7 +27,13 @@ static bool ends_with(const char *text, size_t len, const char *end)
 bool sw_lora_is_adapter(const char *param)
 {
     const size_t len = strlen(param);
-    return ends_with(param, len, ".lora_A.weight") || ends_with(param, len, ".lora_B.weight");
+    return ends_with(param, len, ".lora_A.weight") || ends_with(param, len, ".lora_B.weight") ||
+           sw_lora_is_magnitude(param);
+}
+
+bool sw_lora_is_magnitude(const char *param)
+{
+    return ends_with(param, strlen(param), ".lora_magnitude_vector");
 }
 
 /* True if the first n characters are a module that an entry matches, or the classifier head. In
@@ -60,10 +66,24 @@ bool sw_lora_saves(const struct sw_lora *lora, const char *param)
     return saves;
 }
 
+/* True for the bias of a layer that is known to have an adapter. */
+static bool is_biased(const struct sw_lora *lora, const char *param)
+{
+    for (int i = 0; i < lora->n_biased; i++) {
+        const size_t n = strlen(lora->biased[i]);
+        if (strncmp(lora->biased[i], param, n) == 0 && strcmp(param + n, ".bias") == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool trains(const struct sw_adapter *adapter, const char *param)
 {
     const struct sw_lora *lora = SW_CONTAINER(adapter, struct sw_lora, super);
-    return sw_lora_is_adapter(param) || sw_lora_saves(lora, param);
+    return sw_lora_is_adapter(param) || sw_lora_saves(lora, param) ||
+           (lora->bias == SW_LORA_BIAS_ALL && ends_with(param, strlen(param), ".bias")) ||
+           is_biased(lora, param);
 }
 
 void sw_lora_init(struct sw_lora *lora)
@@ -203,22 +223,45 @@ static sw_value matrix(sw_graph *g, const char *prefix, const char *name, struct
     return sw_param(g, full, shape, init);
 }
 
+/* W' = m (W + scaling B A) / |W + scaling B A|, by rows of outputs; the norm counts as constant.
+ * up: output of the adapter. A dropped-out input takes a product of its own, as in PEFT, whose
+ * y + (m / norm - 1) W x + .. this is. */
+static sw_value to_magnitudes(sw_graph *g, const struct sw_nn_layer *layer, sw_value y, sw_value x,
+                              sw_value up, const struct sw_adapted *of)
+{
+    char full[NAME_CAP + 32];
+    snprintf(full, sizeof full, "%s.lora_magnitude_vector", layer->prefix);
+    const sw_value m =
+        sw_param(g, full, SW_SHAPE(layer->spec->out), (struct sw_init){SW_INIT_ONE, 0});
+    const sw_value inverse = sw_inverse_norms(g, layer->weight, of);
+    const sw_value factor = sw_mul(g, m, inverse);
+    if (x == layer->x) {
+        return sw_mul(g, sw_add(g, y, up), factor);
+    }
+    const sw_value z = sw_linear(g, x, layer->weight, SW_NO_VALUE, layer->spec->in_out);
+    const sw_value more = sw_add(g, sw_mul(g, sw_add(g, z, up), factor), sw_scale(g, z, -1));
+    return sw_add(g, y, more);
+}
+
 /* The scaling is applied between the two products, where the data is smallest. */
-static sw_value adapt(sw_graph *g, const struct sw_nn_layer *layer, int64_t r, double scaling)
+static sw_value adapt(sw_graph *g, const struct sw_nn_layer *layer, sw_value product, int64_t r,
+                      double scaling)
 {
     const struct sw_linear_spec *spec = layer->spec;
     const struct sw_init kaiming = {SW_INIT_UNIFORM, 1 / sqrt((double)spec->in)}; /* a = sqrt 5 */
     const sw_value a = matrix(g, layer->prefix, "lora_A", SW_SHAPE(r, spec->in), kaiming);
     const sw_value b = matrix(g, layer->prefix, "lora_B", SW_SHAPE(spec->out, r),
                               (struct sw_init){SW_INIT_ZERO, 0});
+    const struct sw_adapted noted = {layer->prefix, layer->param, a, b, scaling, spec->in_out};
     sw_nn_split_linear(g, a, -1, 1, spec);
     sw_nn_split_linear(g, b, 0, -1, spec);
     sw_scope_push(g, "lora");
     const sw_value x = sw_dropout(g, layer->x, lora_of(g)->dropout);
     const sw_value low = sw_scale(g, sw_linear(g, x, a, SW_NO_VALUE, false), scaling);
-    const sw_value y = sw_add(g, layer->y, sw_linear(g, low, b, SW_NO_VALUE, false));
+    const sw_value up = sw_linear(g, low, b, SW_NO_VALUE, false);
+    const sw_value y =
+        lora_of(g)->dora ? to_magnitudes(g, layer, product, x, up, &noted) : sw_add(g, product, up);
     sw_scope_pop(g);
-    const struct sw_adapted noted = {layer->prefix, layer->weight, a, b, scaling, spec->in_out};
     sw_graph_note_adapted(g, &noted);
     return y;
 }
@@ -241,23 +284,51 @@ static sw_status plan_layer(const struct sw_lora *lora, const char *module, doub
     return SW_OK;
 }
 
-sw_value sw_nn_lora(sw_graph *g, const struct sw_nn_layer *layer)
+/* y: the product, with the bias unless DoRA adds it later. */
+static sw_value with_adapter(sw_graph *g, const struct sw_nn_layer *layer, sw_value y)
 {
     double r = 0, scaling = 0;
     bool target = false;
-    if (!g->adapted.by || g->status < 0) {
-        return layer->y;
-    }
     const sw_status st = plan_layer(lora_of(g), layer->prefix, &r, &scaling, &target);
     if (st < 0) {
         sw_graph_fail(g, st, "%s", sw_error_message());
-    } else if (target && sw_lora_saves(lora_of(g), g->values[layer->weight].name)) {
+    } else if (target && sw_lora_saves(lora_of(g), g->values[layer->param].name)) {
         sw_graph_fail(
             g, SW_E_CONFIG,
             "lora: %s is in target_modules and in modules_to_save; name it in one of them",
             layer->prefix);
     }
-    return target && st >= 0 ? adapt(g, layer, (int64_t)r, scaling) : layer->y;
+    return target && st >= 0 ? adapt(g, layer, y, (int64_t)r, scaling) : y;
+}
+
+/* Trains the bias of a layer with an adapter, if the configuration says so. */
+static void train_bias(sw_graph *g, const struct sw_nn_layer *layer)
+{
+    bool target = false;
+    if (layer->bias < 0 || lora_of(g)->bias != SW_LORA_BIAS_ADAPTED) {
+        return;
+    }
+    const sw_status st = is_target(lora_of(g), layer->prefix, &target);
+    if (st < 0) {
+        sw_graph_fail(g, st, "%s", sw_error_message());
+    } else if (target) {
+        g->values[layer->bias].needs_grad = true;
+    }
+}
+
+/* The output of DoRA is a factor times the product, and the bias is added to that. */
+sw_value sw_nn_adapted(sw_graph *g, const struct sw_nn_layer *layer)
+{
+    const bool in_out = layer->spec->in_out;
+    if (!g->adapted.by || g->status < 0) {
+        return sw_linear(g, layer->x, layer->weight, layer->bias, in_out);
+    }
+    train_bias(g, layer);
+    if (!lora_of(g)->dora || layer->bias < 0) {
+        return with_adapter(g, layer, sw_linear(g, layer->x, layer->weight, layer->bias, in_out));
+    }
+    const sw_value y = sw_linear(g, layer->x, layer->weight, SW_NO_VALUE, in_out);
+    return sw_add(g, with_adapter(g, layer, y), layer->bias);
 }
 
 /* ---- entries without a match ---- */

@@ -21,12 +21,16 @@ struct sw_lora_exception {
     double value;
 };
 
+enum sw_lora_bias { SW_LORA_BIAS_NONE, SW_LORA_BIAS_ALL, SW_LORA_BIAS_ADAPTED };
+
 /* All pointers are borrowed. */
 struct sw_lora {
     struct sw_adapter super; /* made by sw_lora_init */
     double r, alpha, dropout;
-    bool rslora;                          /* scaling alpha / sqrt(r) instead of alpha / r */
-    bool all_linear;                      /* instead of target: all linear layers but the head */
+    bool rslora;            /* scaling alpha / sqrt(r) instead of alpha / r */
+    bool dora;              /* DoRA (Liu et al. 2024): W' = m (W + BA) / |W + BA| by rows */
+    enum sw_lora_bias bias; /* which biases are trained */
+    bool all_linear;        /* instead of target: all linear layers but the head */
     struct sw_lora_names target, exclude; /* of modules */
     const double *layers;                 /* [n_layers] block numbers; empty = all */
     int n_layers;
@@ -38,11 +42,15 @@ struct sw_lora {
     const char *head;   /* module of the output head, NULL = no own module */
     bool tells_classes; /* the head is a classifier */
     bool saves_head;
+    const char *const *biased; /* [n_biased] modules whose biases are trained (bias ADAPTED), once a
+                                  graph is built */
+    int n_biased;
 };
 
 void sw_lora_init(struct sw_lora *lora);
-/* "X.lora_A.weight" or "X.lora_B.weight" */
+/* "X.lora_A.weight", "X.lora_B.weight" or, of DoRA, "X.lora_magnitude_vector" */
 bool sw_lora_is_adapter(const char *param);
+bool sw_lora_is_magnitude(const char *param);
 /* True for a parameter of a module that is trained whole. */
 bool sw_lora_saves(const struct sw_lora *lora, const char *param);
 /* Call it after the forward: SW_E_CONFIG names an entry that matched no layer. */
@@ -52,10 +60,11 @@ sw_status sw_lora_check(const struct sw_lora *lora, const struct sw_graph *g);
 
 struct sw_linear_spec;
 struct sw_nn_layer {
-    const char *prefix; /* name of its module */
-    sw_value x, y;      /* input, and output without an adapter */
-    sw_value weight;
+    const char *prefix;     /* name of its module */
+    sw_value x;             /* input */
+    sw_value param, weight; /* the parameter; what the product reads, see sw_weight */
+    sw_value bias;          /* SW_NO_VALUE = none */
     const struct sw_linear_spec *spec;
 };
-/* Returns the output with its adapter if the graph has one for it; else y. */
-sw_value sw_nn_lora(sw_graph *g, const struct sw_nn_layer *layer);
+/* Returns the output of a linear layer, with its adapter if the graph has one for it. */
+sw_value sw_nn_adapted(sw_graph *g, const struct sw_nn_layer *layer);

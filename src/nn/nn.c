@@ -66,18 +66,22 @@ sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
     enter(g, prefix);
     const struct sw_shape shape =
         spec->in_out ? SW_SHAPE(spec->in, spec->out) : SW_SHAPE(spec->out, spec->in);
+    char name[256];
+    sw_value param = SW_NO_VALUE;
+    snprintf(name, sizeof name, "%s.weight", prefix);
     const sw_value weight =
-        leaf(g, prefix, "weight", shape, (struct sw_init){SW_INIT_NORMAL, spec->std});
+        sw_weight(g, name, shape, (struct sw_init){SW_INIT_NORMAL, spec->std}, &param);
     const sw_value bias = spec->no_bias ? SW_NO_VALUE
                                         : leaf(g, prefix, "bias", SW_SHAPE(spec->out),
                                                (struct sw_init){SW_INIT_ZERO, 0});
-    sw_nn_split_linear(g, weight, spec->in_out ? 1 : 0, spec->in_out ? 0 : 1, spec);
+    if (weight == param) { /* else ranks of the tensor axis decode all of it */
+        sw_nn_split_linear(g, weight, spec->in_out ? 1 : 0, spec->in_out ? 0 : 1, spec);
+    }
     sw_nn_split_linear(g, bias, 0, -1, spec);
-    const sw_value y = sw_linear(g, x, weight, bias, spec->in_out);
-    const struct sw_nn_layer layer = {prefix, x, y, weight, spec};
-    const sw_value adapted = sw_nn_lora(g, &layer);
+    const struct sw_nn_layer layer = {prefix, x, param, weight, bias, spec};
+    const sw_value y = sw_nn_adapted(g, &layer);
     sw_scope_pop(g);
-    return adapted;
+    return y;
 }
 
 sw_value sw_nn_layer_norm(sw_graph *g, const char *prefix, sw_value x, int64_t width, double eps)

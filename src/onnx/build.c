@@ -213,13 +213,12 @@ ONNX_EMIT(sw_onnx_emit_linear)
                                         .in_out = m->in_out != is_turned(p, m->weight)};
     const sw_value x = sw_onnx_use(b, m->in[0]), weight = param(b, m->weight);
     const sw_value bias = m->bias >= 0 ? param(b, m->bias) : SW_NO_VALUE;
-    const sw_value y = sw_linear(b->g, x, weight, bias, spec.in_out);
-    const struct sw_nn_layer layer = {module_of(b, p->name), x, y, weight, &spec};
+    const struct sw_nn_layer layer = {module_of(b, p->name), x, weight, weight, bias, &spec};
     if (!layer.prefix) {
         sw_graph_fail(b->g, SW_E_NOMEM, "out of host memory for an ONNX graph");
         return SW_NO_VALUE;
     }
-    return sw_nn_lora(b->g, &layer);
+    return sw_nn_adapted(b->g, &layer);
 }
 
 /* i32 [T] */

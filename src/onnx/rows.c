@@ -596,6 +596,11 @@ static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_ATTENTION_SINK] = {sw_onnx_attention_sink, NULL, "ReduceLogSumExp, Sigmoid, Mul", NULL},
     [SW_OP_ATTENTION_SINK_GRAD] = BACKWARD,
     [SW_OP_EXPERT_LOADS] = LOSS,
+    [SW_OP_INVERSE_NORMS] = {NULL, "belongs to DoRA; export the model with its adapter merged",
+                             NULL, NULL},
+    [SW_OP_DEQUANTIZE] = {NULL,
+                          "decodes a quantized weight; export the model that it was made from",
+                          NULL, NULL},
 };
 
 const struct sw_onnx_row *sw_onnx_row_of(enum sw_op_kind kind)

@@ -9,6 +9,9 @@
 // it saves. For a recomputed block, the clones count as its forward. Values that only the clones
 // make for backward are made when backward reads them.
 //
+// A weight that forward decodes (TRAIT_UNPACK) is always decoded again, also if its parameters have
+// to be gathered or loaded again: they are smaller.
+//
 // With gathers_again, a value that ranks gathered from their parts counts as cheap: each rank keeps
 // its own part in between.
 #include <string.h>
@@ -137,7 +140,7 @@ static bool find_maker(const struct pass *p, sw_value v, struct sw_op *out)
             (struct sw_op){.kind = op->kind, .n_in = 1, .n_out = 1, .in = {op->in[0]}, .out = {v}};
         return p->options->gathers_again;
     }
-    if (op->move != SW_MOVE_NONE || p->options->keep_cheap) {
+    if (op->move != SW_MOVE_NONE || (p->options->keep_cheap && !sw_ir_has(op, SW_TRAIT_UNPACK))) {
         return false;
     }
     const struct sw_op_info *info = sw_op_info(op->kind);
@@ -200,7 +203,7 @@ static int64_t price_of_inputs(const struct pass *p, const struct sw_op *maker, 
                                int ops_left, bool take)
 {
     int64_t sum = 0;
-    for (int k = 0; k < maker->n_in && sum >= 0; k++) {
+    for (int k = 0; k < maker->n_in && sum >= 0 && !sw_op_has(maker, SW_TRAIT_UNPACK); k++) {
         const int64_t one = price(p, maker->in[k], at, ops_left, take);
         sum = one < 0 ? one : sum + one;
     }
@@ -375,9 +378,6 @@ sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options
     struct pass p = {.ir = ir, .options = options, .n_values = ir->n_values};
     bool good = false;
     *out = (struct sw_remade){0};
-    if (options->keep_cheap && !options->gathers_again) {
-        return SW_OK;
-    }
     p.lives = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *p.lives);
     p.n_products = sw_alloc_zero("plan", (size_t)ir->n_ops + 1, sizeof *p.n_products);
     p.again = sw_alloc("plan", ((size_t)ir->n_values + 1) * sizeof *p.again);

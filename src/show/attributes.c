@@ -14,7 +14,17 @@ static const char *const rules[] = {"adam",        "sgd",     "lamb", "adagrad",
 
 static const char *const preferences[] = {"sigmoid", "ipo", "orpo", "kto", "reward"};
 
-enum type { TYPE_BOOL, TYPE_INT, TYPE_I64, TYPE_REAL, TYPE_ACT, TYPE_RULE, TYPE_PREFERENCE };
+enum type {
+    TYPE_BOOL,
+    TYPE_INT,
+    TYPE_I64,
+    TYPE_REAL,
+    TYPE_ACT,
+    TYPE_RULE,
+    TYPE_PREFERENCE,
+    TYPE_QUANTIZED,
+    TYPE_DTYPE
+};
 
 #define ATTR(kind, path, type)                                                                     \
     {                                                                                              \
@@ -116,6 +126,11 @@ static const struct attr {
     ATTR(SW_ATTRS_UPDATE, update.n_elems, TYPE_I64),
     ATTR(SW_ATTRS_ROTARY, rotary.interleaved, TYPE_BOOL),
     ATTR(SW_ATTRS_ROTARY, rotary.inverse, TYPE_BOOL),
+    ATTR(SW_ATTRS_WEIGHT, weight.factor, TYPE_REAL),
+    ATTR(SW_ATTRS_WEIGHT, weight.in_out, TYPE_BOOL),
+    ATTR(SW_ATTRS_WEIGHT, weight.form.kind, TYPE_QUANTIZED),
+    ATTR(SW_ATTRS_WEIGHT, weight.form.is_nested, TYPE_BOOL),
+    ATTR(SW_ATTRS_WEIGHT, weight.form.dtype, TYPE_DTYPE),
     ATTR(SW_ATTRS_EXPERTS, experts.router.k, TYPE_I64),
     ATTR(SW_ATTRS_EXPERTS, experts.router.sigmoid, TYPE_BOOL),
     ATTR(SW_ATTRS_EXPERTS, experts.router.normalise, TYPE_BOOL),
@@ -196,6 +211,12 @@ static void write_attr(const struct attr *attr, const void *at, struct sw_str *o
         break;
     case TYPE_PREFERENCE:
         sw_put_text(out, key, preferences[*(const enum sw_preference_kind *)at]);
+        break;
+    case TYPE_QUANTIZED:
+        sw_put_text(out, key, sw_quantized_name(*(const enum sw_quantized_kind *)at));
+        break;
+    case TYPE_DTYPE:
+        sw_put_text(out, key, sw_dtype_name(*(const enum sw_dtype *)at));
         break;
     }
 }

@@ -14,6 +14,8 @@ static const char *const used[] = {"r",
                                    "lora_alpha",
                                    "lora_dropout",
                                    "use_rslora",
+                                   "use_dora",
+                                   "bias",
                                    "fan_in_fan_out",
                                    "target_modules",
                                    "exclude_modules",
@@ -53,9 +55,6 @@ static bool is_taken(const struct sw_json *value)
 {
     if (strcmp(value->key, "peft_type") == 0) {
         return is_text(value, "LORA");
-    }
-    if (strcmp(value->key, "bias") == 0) {
-        return is_text(value, "none");
     }
     if (strcmp(value->key, "init_lora_weights") == 0) { /* other values change the base's weights */
         return value->type == SW_JSON_BOOL || value->type == SW_JSON_NULL ||
@@ -130,17 +129,34 @@ void sw_adapter_close(struct sw_adapter_source *source)
     *source = (struct sw_adapter_source){0};
 }
 
-const char *sw_adapter_name(const char *param, char *buf, size_t cap)
+const char *sw_adapter_name(const char *param, bool wrapped, char *buf, size_t cap)
 {
-    snprintf(buf, cap, "%s%s", prefix, param);
+    const size_t n = strlen(param) - (wrapped ? strlen("bias") : 0);
+    snprintf(buf, cap, "%s%.*s%s", prefix, (int)n, param, wrapped ? "base_layer.bias" : "");
     return buf;
+}
+
+bool sw_adapter_beside_bias(const char *param, char *out, size_t cap)
+{
+    static const char ending[] = ".bias";
+    const size_t len = strlen(param), n = sizeof ending - 1;
+    if (len <= n || strcmp(param + len - n, ending) != 0) {
+        return false;
+    }
+    snprintf(out, cap, "%.*s.lora_A.weight", (int)(len - n), param);
+    return true;
 }
 
 static const struct sw_safetensor *find_tensor(const struct sw_adapter_source *source,
                                                const char *name)
 {
-    char full[600];
-    return sw_safetensors_find(source->file, sw_adapter_name(name, full, sizeof full));
+    char full[600], a[600];
+    const bool is_bias = sw_adapter_beside_bias(name, a, sizeof a);
+    const struct sw_safetensor *tensor =
+        sw_safetensors_find(source->file, sw_adapter_name(name, false, full, sizeof full));
+    return tensor || !is_bias
+               ? tensor
+               : sw_safetensors_find(source->file, sw_adapter_name(name, true, full, sizeof full));
 }
 
 static sw_status missing(const struct sw_adapter_source *source, const char *name)

@@ -266,7 +266,9 @@ static const char *name_of(struct masters_of *m, const struct sw_parameter *para
 {
     char name[600];
     if (m->weights->lora) {
-        return sw_arena_strdup(&m->names, sw_adapter_name(param->work->name, name, sizeof name));
+        const bool wrapped = sw_weights_is_adapted(m->weights, param->work->name);
+        return sw_arena_strdup(&m->names,
+                               sw_adapter_name(param->work->name, wrapped, name, sizeof name));
     }
     return param->file_name ? param->file_name : param->work->name;
 }
@@ -429,9 +431,12 @@ static sw_status list_masters(const struct exported *x, enum sw_dtype dtype, str
         if (strcmp(entry->kind, "master") != 0) {
             continue;
         }
+        const bool wrapped = sw_adapter_beside_bias(entry->param, full, sizeof full) &&
+                             sw_ckpt_find(m->ckpt, full, "master") >= 0;
         const char *name =
-            x->adapter ? sw_arena_strdup(names, sw_adapter_name(entry->param, full, sizeof full))
-                       : name_in_file(x->names, entry->param);
+            x->adapter
+                ? sw_arena_strdup(names, sw_adapter_name(entry->param, wrapped, full, sizeof full))
+                : name_in_file(x->names, entry->param);
         SW_TRY_ALLOC(name, "an export");
         m->index[list->n] = i;
         list->specs[list->n++] = (struct sw_safetensor_spec){name, dtype, entry->shape};

@@ -65,6 +65,8 @@ static sw_status read_lora(struct sw_weights *w)
     spec->alpha = c->alpha;
     spec->dropout = c->dropout;
     spec->rslora = c->rslora;
+    spec->dora = c->dora;
+    spec->bias = (enum sw_lora_bias)c->bias;
     spec->target = names_of(w->config, "spillway.lora.target_modules", &c->target_modules);
     spec->exclude = names_of(w->config, "spillway.lora.exclude_modules", &c->exclude_modules);
     spec->all_linear = spec->target.is_pattern && strcmp(spec->target.items[0], "all-linear") == 0;
@@ -115,7 +117,7 @@ static bool brings_head(const struct sw_weights *w)
 {
     const struct sw_safetensors *file = w->lora->from.file;
     char full[600];
-    const char *head = sw_adapter_name(w->model->head_module, full, sizeof full);
+    const char *head = sw_adapter_name(w->model->head_module, false, full, sizeof full);
     const size_t n = strlen(head);
     bool found = false;
     for (int64_t i = 0; i < sw_safetensors_count(file) && !found; i++) {
@@ -153,6 +155,19 @@ const struct sw_safetensors *sw_weights_adapter_file(const struct sw_weights *w)
     return w->lora ? w->lora->from.file : NULL;
 }
 
+static sw_status list_biased(struct sw_adapters *lora)
+{
+    const char **modules =
+        sw_arena_array(&lora->arena, (size_t)lora->n_layers + 1, sizeof *modules);
+    SW_TRY_ALLOC(modules, "adapters");
+    for (int32_t i = 0; i < lora->n_layers; i++) {
+        modules[i] = lora->layers[i].module;
+    }
+    lora->spec.biased = modules;
+    lora->spec.n_biased = lora->n_layers;
+    return SW_OK;
+}
+
 sw_status sw_weights_learn_adapted(struct sw_weights *w, const struct sw_graph *g)
 {
     struct sw_adapters *lora = w->lora;
@@ -174,7 +189,7 @@ sw_status sw_weights_learn_adapted(struct sw_weights *w, const struct sw_graph *
     }
     lora->layers = layers;
     lora->n_layers = g->adapted.n;
-    return SW_OK;
+    return lora->spec.bias == SW_LORA_BIAS_ADAPTED ? list_biased(lora) : SW_OK;
 }
 
 bool sw_weights_keeps(const struct sw_weights *w, const char *param)
@@ -213,6 +228,26 @@ static sw_status load_one(struct sw_weights *w, const struct sw_parameter *param
     return SW_OK;
 }
 
+const struct sw_adapted_layer *sw_weights_layer_of(const struct sw_weights *w,
+                                                   const char *magnitudes)
+{
+    int32_t i = 0;
+    for (; i + 1 < w->lora->n_layers; i++) {
+        const size_t n = strlen(w->lora->layers[i].module);
+        if (strncmp(w->lora->layers[i].module, magnitudes, n) == 0 &&
+            strcmp(magnitudes + n, ".lora_magnitude_vector") == 0) {
+            break;
+        }
+    }
+    return &w->lora->layers[i];
+}
+
+bool sw_weights_is_adapted(const struct sw_weights *w, const char *bias)
+{
+    char a[600];
+    return sw_adapter_beside_bias(bias, a, sizeof a) && sw_weights_find(w, a);
+}
+
 /* Without this check, a tensor that matches no parameter would be dropped silently. */
 static sw_status check_all_used(const struct sw_weights *w, int64_t n_used)
 {
@@ -225,7 +260,8 @@ static sw_status check_all_used(const struct sw_weights *w, int64_t n_used)
             char full[600];
             const char *name = w->params.items[p].work->name;
             found = sw_weights_keeps(w, name) &&
-                    strcmp(sw_adapter_name(name, full, sizeof full), tensor->name) == 0;
+                    strcmp(sw_adapter_name(name, sw_weights_is_adapted(w, name), full, sizeof full),
+                           tensor->name) == 0;
         }
         if (!found) {
             return SW_FAIL(
@@ -332,6 +368,8 @@ static bool put_adapter(const struct sw_weights *w, struct sw_json_doc *doc, str
     static const char *const copied[] = {"r",
                                          "lora_dropout",
                                          "use_rslora",
+                                         "use_dora",
+                                         "bias",
                                          "exclude_modules",
                                          "layers_to_transform",
                                          "layers_pattern",
@@ -346,7 +384,7 @@ static bool put_adapter(const struct sw_weights *w, struct sw_json_doc *doc, str
                 sw_json_put_bool(doc, object, "inference_mode", true) &&
                 sw_json_put_bool(doc, object, "fan_in_fan_out", in_out) &&
                 put_alpha(w, doc, object) && put_targets(w, doc, object) &&
-                put_saved(w, doc, object) && sw_json_put_str(doc, object, "bias", "none");
+                put_saved(w, doc, object);
     for (size_t i = 0; good && i < SW_LEN(copied); i++) {
         good = put_copy_of(w, doc, object, copied[i]);
     }

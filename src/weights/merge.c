@@ -3,6 +3,7 @@
 // The base is read from its folder in pieces. Only A and B of the current tensor are in memory.
 #include "weights/private.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct sw_merge {
     int64_t n;
     int64_t ready; /* tensor whose A and B are in memory; -1 = none */
     float *a, *b;  /* [r, in], [out, r] */
+    float *m;      /* [out] of DoRA: magnitude over norm of each row; NULL = no DoRA */
     int64_t r, in, out;
 };
 
@@ -72,6 +74,13 @@ static sw_status list_items(struct sw_merge *m)
 sw_status sw_merge_open(const struct sw_weights *weights, struct sw_adapter_source *from,
                         struct sw_merge **out)
 {
+    if (weights->quantizer) {
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "%s: its weights are quantized; an adapter is merged into the model that was "
+            "quantized: wanted its folder as --model",
+            weights->options->model.path);
+    }
     struct sw_merge *m = sw_alloc_zero("merge", 1, sizeof *m);
     SW_TRY_ALLOC(m, "a merge");
     m->weights = weights;
@@ -94,6 +103,7 @@ void sw_merge_close(struct sw_merge *m)
         sw_free(m->items);
         sw_free(m->a);
         sw_free(m->b);
+        sw_free(m->m);
         sw_free(m);
     }
 }
@@ -147,11 +157,11 @@ const char *sw_merge_base(const struct sw_merge *m)
     return m->weights->source.folder;
 }
 
-static sw_status read_matrix(const struct sw_merge *m, const char *module, const char *which,
+static sw_status read_tensor(const struct sw_merge *m, const char *module, const char *which,
                              struct sw_shape *shape, float **out)
 {
     char name[512];
-    snprintf(name, sizeof name, "%s.%s.weight", module, which);
+    snprintf(name, sizeof name, "%s.%s", module, which);
     const struct sw_parameter *param = sw_weights_find(m->weights, name);
     *shape = param->work->layout.whole;
     sw_free(*out);
@@ -160,30 +170,31 @@ static sw_status read_matrix(const struct sw_merge *m, const char *module, const
     return sw_adapter_read(&m->from, name, 0, sw_shape_elems(shape), *out);
 }
 
-static sw_status make_ready(struct sw_merge *m, int64_t i)
+static sw_status read_base(const struct merged *item, int64_t first, int64_t n, float *out)
 {
-    struct sw_shape a, b;
-    if (m->ready == i) {
-        return SW_OK;
-    }
-    m->ready = -1;
-    SW_TRY(read_matrix(m, m->items[i].adapted->module, "lora_A", &a, &m->a));
-    SW_TRY(read_matrix(m, m->items[i].adapted->module, "lora_B", &b, &m->b));
-    m->r = a.dims[0];
-    m->in = a.dims[1];
-    m->out = b.dims[0];
-    m->ready = i;
+    SW_TRY(sw_safetensor_check(item->base));
+    const size_t bytes = sw_dtype_bytes(item->base->dtype);
+    sw_convert(SW_F32, out, item->base->dtype,
+               (const char *)item->base->data + (size_t)first * bytes, n);
+    sw_safetensor_release(item->base, (size_t)first * bytes, (size_t)n * bytes);
     return SW_OK;
+}
+
+/* The row and the column of element `at` as outputs and inputs. */
+static int64_t output_of(const struct sw_merge *m, const struct sw_adapted_layer *adapted,
+                         int64_t at, int64_t *i_in)
+{
+    const int64_t width = adapted->in_out ? m->out : m->in;
+    *i_in = adapted->in_out ? at / width : at % width;
+    return adapted->in_out ? at % width : at / width;
 }
 
 static void add_product(const struct sw_merge *m, const struct sw_adapted_layer *adapted,
                         int64_t first, int64_t n, float *out)
 {
-    const int64_t width = adapted->in_out ? m->out : m->in;
     for (int64_t k = 0; k < n; k++) {
-        const int64_t row = (first + k) / width, column = (first + k) % width;
-        const int64_t i_out = adapted->in_out ? column : row;
-        const int64_t i_in = adapted->in_out ? row : column;
+        int64_t i_in;
+        const int64_t i_out = output_of(m, adapted, first + k, &i_in);
         float sum = 0;
         for (int64_t j = 0; j < m->r; j++) {
             sum += m->b[i_out * m->r + j] * m->a[j * m->in + i_in];
@@ -192,20 +203,69 @@ static void add_product(const struct sw_merge *m, const struct sw_adapted_layer 
     }
 }
 
+/* DoRA: divides the magnitudes by the norms of the rows of W + scaling B A. */
+static sw_status divide_magnitudes(struct sw_merge *m, const struct merged *item)
+{
+    enum { RUN = 4096 };
+    float piece[RUN];
+    double *squares = sw_alloc_zero("merge", (size_t)m->out, sizeof *squares);
+    sw_status st = SW_OK;
+    SW_TRY_ALLOC(squares, "a merge");
+    for (int64_t at = 0; at < m->in * m->out && st >= 0; at += RUN) {
+        const int64_t n = sw_min_i64(RUN, m->in * m->out - at);
+        st = read_base(item, at, n, piece);
+        if (st >= 0) {
+            add_product(m, item->adapted, at, n, piece);
+        }
+        for (int64_t k = 0; k < n && st >= 0; k++) {
+            int64_t i_in;
+            squares[output_of(m, item->adapted, at + k, &i_in)] +=
+                (double)piece[k] * (double)piece[k];
+        }
+    }
+    for (int64_t i = 0; i < m->out && st >= 0; i++) {
+        m->m[i] /= (float)sqrt(squares[i]);
+    }
+    sw_free(squares);
+    return st;
+}
+
+static sw_status make_ready(struct sw_merge *m, int64_t i)
+{
+    const char *module = m->items[i].adapted->module;
+    struct sw_shape a, b, magnitude;
+    if (m->ready == i) {
+        return SW_OK;
+    }
+    m->ready = -1;
+    SW_TRY(read_tensor(m, module, "lora_A.weight", &a, &m->a));
+    SW_TRY(read_tensor(m, module, "lora_B.weight", &b, &m->b));
+    m->r = a.dims[0];
+    m->in = a.dims[1];
+    m->out = b.dims[0];
+    if (m->weights->lora->spec.dora) {
+        SW_TRY(read_tensor(m, module, "lora_magnitude_vector", &magnitude, &m->m));
+        SW_TRY(divide_magnitudes(m, &m->items[i]));
+    }
+    m->ready = i;
+    return SW_OK;
+}
+
 sw_status sw_merge_fetch(struct sw_merge *m, int64_t i, int64_t first, int64_t n, float *out)
 {
     const struct merged *item = &m->items[i];
     if (!item->base) {
         return sw_adapter_read(&m->from, item->param->work->name, first, n, out);
     }
-    SW_TRY(sw_safetensor_check(item->base));
-    const size_t bytes = sw_dtype_bytes(item->base->dtype);
-    sw_convert(SW_F32, out, item->base->dtype,
-               (const char *)item->base->data + (size_t)first * bytes, n);
-    sw_safetensor_release(item->base, (size_t)first * bytes, (size_t)n * bytes);
-    if (item->adapted) {
-        SW_TRY(make_ready(m, i));
-        add_product(m, item->adapted, first, n, out);
+    SW_TRY(read_base(item, first, n, out));
+    if (!item->adapted) {
+        return SW_OK;
+    }
+    SW_TRY(make_ready(m, i));
+    add_product(m, item->adapted, first, n, out);
+    for (int64_t k = 0; k < n && m->m; k++) {
+        int64_t i_in;
+        out[k] *= m->m[output_of(m, item->adapted, first + k, &i_in)];
     }
     return SW_OK;
 }

@@ -31,6 +31,53 @@ sw_status sw_weights_check_floats(const struct sw_safetensor *tensor);
 sw_status sw_weights_check_tensor(const struct sw_parameter *param,
                                   const struct sw_safetensor *tensor);
 
+/* Stores elements of a parameter or a state in its own dtype. Ranges are as for sw_weights_get. */
+sw_status sw_weights_store(struct sw_weights *w, const struct sw_persistent *item, int64_t first,
+                           int64_t n, const void *src);
+/* Begins the digest of a parameter's values; *out = NULL if it is trained. The end frees it, and
+ * notes it unless st is a failure, which is returned. */
+sw_status sw_weights_begin_digest(const struct sw_weights *w, const struct sw_parameter *param,
+                                  struct sw_digest **out);
+sw_status sw_weights_end_digest(struct sw_weights *w, struct sw_parameter *param,
+                                struct sw_digest *digest, sw_status st);
+
+/* ---- quantized.c ---- */
+/* Elements of a weight, as f32. */
+struct sw_values {
+    sw_status (*fetch)(void *ctx, int64_t first, int64_t n, float *out);
+    void *ctx;
+};
+/* Opens w->quantizer if the configuration or the folder has quantized weights. Refuses by name what
+ * does not work with them. */
+sw_status sw_weights_open_quantizer(struct sw_weights *w);
+void sw_weights_close_quantizer(struct sw_weights *w);
+/* True for the parameter that has the codes of a quantized weight; for one that has scales. */
+bool sw_weights_is_quantized(const struct sw_weights *w, const char *param);
+bool sw_weights_is_scales(const struct sw_weights *w, const char *param);
+/* The shape of a quantized weight as a matrix. */
+struct sw_shape sw_weights_quantized_shape(const struct sw_weights *w, const char *param);
+/* Fills the parameters of a quantized weight, from the folder (from) or else from values that it
+ * quantizes, which are read twice. piece: [SW_WEIGHTS_SCRATCH / 2] */
+sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *param,
+                                   const struct sw_hf_quantized *from,
+                                   const struct sw_values *values, float *piece);
+
+/* Values as they are once they are quantized: encoded and decoded. */
+struct sw_decoding {
+    const struct sw_values *values;
+    const struct sw_weights *w;
+    const char *name; /* NULL: the values are not quantized here */
+    float offset;     /* of the scales of NF4 */
+    int64_t run;      /* most elements at a time; pieces begin at multiples of it */
+};
+/* name: of a parameter, which may be quantized; NULL = it is not. piece: [SW_WEIGHTS_SCRATCH / 2]
+ */
+sw_status sw_weights_begin_decoding(const struct sw_weights *w, const char *name,
+                                    const struct sw_values *values, float *piece,
+                                    struct sw_decoding *out);
+sw_status sw_weights_fetch_decoded(const struct sw_decoding *decoding, int64_t first, int64_t n,
+                                   float *out);
+
 /* ---- collect.c ---- */
 struct sw_collect {
     sw_comm *comm;       /* NULL = one rank has all */
@@ -49,8 +96,11 @@ sw_status sw_adapter_check(const struct sw_adapter_source *source, const char *n
 /* Reads elements [first, first + n) of a tensor that sw_adapter_check accepted. */
 sw_status sw_adapter_read(const struct sw_adapter_source *source, const char *name, int64_t first,
                           int64_t n, float *out);
-/* Writes PEFT's name of a parameter, "base_model.model.NAME", into buf. */
-const char *sw_adapter_name(const char *param, char *buf, size_t cap);
+/* Writes PEFT's name of a parameter, "base_model.model.NAME", into buf. wrapped: it is the bias of
+ * a layer with an adapter, "base_model.model.LAYER.base_layer.bias" */
+const char *sw_adapter_name(const char *param, bool wrapped, char *buf, size_t cap);
+/* True for a bias; out is the name of matrix A that its layer has if it is adapted. */
+bool sw_adapter_beside_bias(const char *param, char *out, size_t cap);
 
 /* ---- lora.c ---- */
 
@@ -69,6 +119,11 @@ struct sw_adapters {
 };
 
 void sw_weights_close_lora(struct sw_weights *w);
+/* The layer whose magnitudes a parameter has. */
+const struct sw_adapted_layer *sw_weights_layer_of(const struct sw_weights *w,
+                                                   const char *magnitudes);
+/* True for the bias of a layer with an adapter. */
+bool sw_weights_is_adapted(const struct sw_weights *w, const char *bias);
 /* Fits the adapters to the opened model. If one of a tied pair is saved, the pair becomes two
  * parameters. */
 sw_status sw_weights_fit_lora(struct sw_weights *w);

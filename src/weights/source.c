@@ -154,6 +154,7 @@ sw_status sw_weights_open(struct sw_weights *w)
     SW_TRY(open_model(w));
     SW_TRY(sw_weights_resolve_tie(w));
     SW_TRY(sw_weights_fit_lora(w));
+    SW_TRY(sw_weights_open_quantizer(w));
     return (o->model.task || o->model.labels > 0) && !sw_onnx_is_import(w->model)
                ? sw_model_put_task(w->model, o->model.labels > 0 ? o->model.label_names : NULL,
                                    w->source.doc)

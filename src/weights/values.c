@@ -2,6 +2,7 @@
 // Weights: initial values, reading a Hugging Face folder, decoded fp32 masters by name. All of it
 // passes through one scratch buffer of fixed size; a tensor is never copied whole.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "weights/private.h"
@@ -44,6 +45,7 @@ sw_status sw_weights_index(struct sw_weights *w, const struct sw_plan *plan)
 void sw_weights_close(struct sw_weights *w)
 {
     sw_weights_close_lora(w);
+    sw_weights_close_quantizer(w);
     sw_weights_close_source(w);
     close_index(&w->params);
 }
@@ -114,10 +116,8 @@ sw_status sw_weights_zero_states(struct sw_weights *w)
  * dtype. */
 enum { SW_PIECE = SW_WEIGHTS_SCRATCH / 2 };
 
-/* Stores elements of any parameter or state in its own dtype. Ranges are as for
- * sw_weights_get. */
-static sw_status store(struct sw_weights *w, const struct sw_persistent *item, int64_t first,
-                       int64_t n, const void *src)
+sw_status sw_weights_store(struct sw_weights *w, const struct sw_persistent *item, int64_t first,
+                           int64_t n, const void *src)
 {
     const size_t bytes = elem_bytes(item);
     struct sw_run_iter iter;
@@ -156,12 +156,12 @@ sw_status sw_weights_store_state(struct sw_weights *w, const struct sw_persisten
                                  int64_t first, int64_t n, const void *src)
 {
     if (item->dtype != SW_BF16) {
-        return store(w, item, first, n, src);
+        return sw_weights_store(w, item, first, n, src);
     }
     for (int64_t done = 0; done < n; done += SW_PIECE) {
         const int64_t some = sw_min_i64(SW_PIECE, n - done);
         sw_convert(SW_BF16, w->scratch, SW_F32, (const float *)src + done, some);
-        SW_TRY(store(w, item, first + done, some, w->scratch));
+        SW_TRY(sw_weights_store(w, item, first + done, some, w->scratch));
     }
     return SW_OK;
 }
@@ -185,21 +185,21 @@ static sw_status set_piece(struct sw_weights *w, const struct sw_parameter *para
 {
     void *work = w->scratch;
     if (param->work->dtype == SW_F32) {
-        return store(w, param->work, first, n, src);
+        return sw_weights_store(w, param->work, first, n, src);
     }
     if (param->work->dtype == SW_BF16 && param->master) {
         int16_t *lo = (int16_t *)(w->scratch + SW_PIECE);
         for (int64_t i = 0; i < n; i++) {
             sw_master_split(src[i], (uint16_t *)work + i, &lo[i]);
         }
-        SW_TRY(store(w, param->master, first, n, lo));
+        SW_TRY(sw_weights_store(w, param->master, first, n, lo));
     } else {
         sw_convert(param->work->dtype, work, SW_F32, src, n);
         if (param->master) {
-            SW_TRY(store(w, param->master, first, n, src));
+            SW_TRY(sw_weights_store(w, param->master, first, n, src));
         }
     }
-    return store(w, param->work, first, n, work);
+    return sw_weights_store(w, param->work, first, n, work);
 }
 
 static sw_status get_piece(struct sw_weights *w, const struct sw_parameter *param, int64_t first,
@@ -213,6 +213,12 @@ static sw_status get_piece(struct sw_weights *w, const struct sw_parameter *para
     }
     uint16_t *hi = (uint16_t *)w->scratch;
     SW_TRY(fetch(w, param->work, first, n, hi));
+    if (!sw_dtype_is_float(param->work->dtype)) { /* codes, as numbers */
+        for (int64_t i = 0; i < n; i++) {
+            out[i] = (float)sw_load_f64(param->work->dtype, hi, i);
+        }
+        return SW_OK;
+    }
     if (!param->master) {
         sw_convert(SW_F32, out, param->work->dtype, hi, n);
         return SW_OK;
@@ -303,9 +309,8 @@ static bool is_skipped(const struct sw_parameter *param, const struct sw_digest 
 
 /* ---- the base of adapters ---- */
 
-/* *out = NULL if the parameter is trained. */
-static sw_status begin_digest(const struct sw_weights *w, const struct sw_parameter *param,
-                              struct sw_digest **out)
+sw_status sw_weights_begin_digest(const struct sw_weights *w, const struct sw_parameter *param,
+                                  struct sw_digest **out)
 {
     return sw_weights_keeps(w, param->work->name) ? SW_OK : sw_digest_open(out);
 }
@@ -317,8 +322,8 @@ static void add_to_digest(struct sw_digest *digest, const float *piece, int64_t 
     }
 }
 
-static sw_status end_digest(struct sw_weights *w, struct sw_parameter *param,
-                            struct sw_digest *digest, sw_status st)
+sw_status sw_weights_end_digest(struct sw_weights *w, struct sw_parameter *param,
+                                struct sw_digest *digest, sw_status st)
 {
     char text[33];
     if (digest && st >= 0) {
@@ -339,26 +344,114 @@ static int64_t parameter_bytes(const struct sw_parameters *params)
     return bytes;
 }
 
+/* Draws elements first .. first + n - 1 of a parameter. */
+struct drawing {
+    struct fill fill;
+    struct sw_pool *pool;
+};
+
+static sw_status draw(void *ctx, int64_t first, int64_t n, float *out)
+{
+    struct drawing *d = ctx;
+    d->fill.first = first;
+    d->fill.n = n;
+    d->fill.dst = out;
+    sw_pool_run(d->pool, sw_ceil_div(n, FILL_RUN), fill_item, &d->fill);
+    return SW_OK;
+}
+
+static struct drawing drawing_of(const struct sw_weights *w, const struct sw_parameter *param,
+                                 struct sw_pool *pool)
+{
+    return (struct drawing){{.init = &param->work->init,
+                             .seed = w->seed,
+                             .stream = sw_hash_str(SW_HASH_INIT, param->work->name),
+                             .columns = (uint64_t)sw_shape_last(&param->work->layout.whole)},
+                            pool};
+}
+
+/* Stores values piece by piece. */
+static sw_status set_values(struct sw_weights *w, struct sw_parameter *param,
+                            const struct sw_values *values, float *piece)
+{
+    struct sw_digest *digest = NULL;
+    sw_status st = sw_weights_begin_digest(w, param, &digest);
+    const int64_t elems =
+        is_skipped(param, digest) ? 0 : sw_shape_elems(&param->work->layout.whole);
+    for (int64_t at = 0; at < elems && st >= 0; at += SW_PIECE) {
+        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
+        st = values->fetch(values->ctx, at, n, piece);
+        if (st >= 0) {
+            add_to_digest(digest, piece, n);
+            st = sw_weights_set(w, param, at, n, piece);
+        }
+    }
+    return sw_weights_end_digest(w, param, digest, st);
+}
+
 static sw_status init_param(struct sw_weights *w, struct sw_parameter *param, struct sw_pool *pool,
                             float *piece)
 {
-    struct sw_digest *digest = NULL;
-    sw_status st = begin_digest(w, param, &digest);
-    const int64_t elems =
-        is_skipped(param, digest) ? 0 : sw_shape_elems(&param->work->layout.whole);
-    struct fill f = {.init = &param->work->init,
-                     .seed = w->seed,
-                     .stream = sw_hash_str(SW_HASH_INIT, param->work->name),
-                     .columns = (uint64_t)sw_shape_last(&param->work->layout.whole),
-                     .dst = piece};
-    for (int64_t at = 0; at < elems && st >= 0; at += SW_PIECE) {
-        f.first = at;
-        f.n = sw_min_i64(elems - at, SW_PIECE);
-        sw_pool_run(pool, sw_ceil_div(f.n, FILL_RUN), fill_item, &f);
-        add_to_digest(digest, piece, f.n);
-        st = sw_weights_set(w, param, at, f.n, piece);
+    struct drawing d = drawing_of(w, param, pool);
+    const struct sw_values values = {draw, &d};
+    return sw_weights_is_scales(w, param->work->name) ? SW_OK
+           : sw_weights_is_quantized(w, param->work->name)
+               ? sw_weights_put_quantized(w, param, NULL, &values, piece)
+               : set_values(w, param, &values, piece);
+}
+
+/* Magnitudes of DoRA begin as the norms of the rows of their weight. values: of the weight;
+ * decoded: those of its codes */
+static sw_status init_magnitudes(struct sw_weights *w, const struct sw_parameter *param,
+                                 const struct sw_values *values, bool decoded, float *piece)
+{
+    const char *name = param->work->name;
+    const int64_t n_out = sw_shape_elems(&param->work->layout.whole);
+    const struct sw_adapted_layer *layer = sw_weights_layer_of(w, name);
+    char of[512];
+    snprintf(of, sizeof of, "%s.weight", layer->module);
+    const int64_t elems = sw_weights_elems(w, sw_weights_find(w, of)), n_in = elems / n_out;
+    struct sw_decoding decoding;
+    double *squares = sw_alloc_zero("engine", (size_t)n_out, sizeof *squares);
+    SW_TRY_ALLOC(squares, "magnitudes");
+    sw_status st = sw_weights_begin_decoding(w, decoded ? NULL : of, values, piece, &decoding);
+    for (int64_t at = 0, n = 0; at < elems && st >= 0; at += n) {
+        n = sw_min_i64(decoding.run, elems - at);
+        st = sw_weights_fetch_decoded(&decoding, at, n, piece);
+        for (int64_t i = at; i < at + n && st >= 0; i++) {
+            squares[layer->in_out ? i % n_out : i / n_in] +=
+                (double)piece[i - at] * (double)piece[i - at];
+        }
     }
-    return end_digest(w, param, digest, st);
+    for (int64_t at = 0; at < n_out && st >= 0; at += SW_PIECE) {
+        const int64_t n = sw_min_i64(SW_PIECE, n_out - at);
+        for (int64_t i = 0; i < n; i++) {
+            piece[i] = (float)sqrt(squares[at + i]);
+        }
+        st = sw_weights_set(w, param, at, n, piece);
+    }
+    sw_free(squares);
+    return st;
+}
+
+/* The weight whose rows a parameter has the magnitudes of. */
+static const struct sw_parameter *weight_of(const struct sw_weights *w,
+                                            const struct sw_parameter *magnitudes)
+{
+    char of[512];
+    snprintf(of, sizeof of, "%s.weight", sw_weights_layer_of(w, magnitudes->work->name)->module);
+    return sw_weights_find(w, of);
+}
+
+static sw_status draw_param(struct sw_weights *w, struct sw_parameter *param, struct sw_pool *pool,
+                            float *piece)
+{
+    if (!sw_lora_is_magnitude(param->work->name)) {
+        return init_param(w, param, pool, piece);
+    }
+    struct drawing d = drawing_of(w, weight_of(w, param), pool);
+    const struct sw_values values = {draw, &d};
+    return init_magnitudes(w, param, &values, false, piece);
 }
 
 sw_status sw_weights_draw(struct sw_weights *w)
@@ -371,7 +464,7 @@ sw_status sw_weights_draw(struct sw_weights *w)
     sw_status st = sw_pool_open((int)w->config->spillway.threads, &pool);
     for (int32_t i = 0; i < w->params.n && st >= 0; i++) {
         sw_work_at("drawing weights", done, all);
-        st = init_param(w, &w->params.items[i], pool, piece);
+        st = draw_param(w, &w->params.items[i], pool, piece);
         done += (int64_t)w->params.items[i].work->bytes;
     }
     sw_work_end();
@@ -451,23 +544,6 @@ sw_status sw_weights_resolve_tie(struct sw_weights *w)
     return !head || !table || are_equal(head, table) ? SW_OK : sw_weights_tie(w, false);
 }
 
-static sw_status load_values(struct sw_weights *w, const struct sw_parameter *param,
-                             const struct sw_safetensor *tensor, struct sw_digest *digest,
-                             float *piece)
-{
-    const int64_t elems = is_skipped(param, digest) ? 0 : sw_shape_elems(&tensor->shape);
-    const size_t bytes = sw_dtype_bytes(tensor->dtype);
-    for (int64_t at = 0; at < elems; at += SW_PIECE) {
-        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
-        SW_TRY(sw_safetensor_check(tensor));
-        sw_convert(SW_F32, piece, tensor->dtype, (const char *)tensor->data + (size_t)at * bytes,
-                   n);
-        add_to_digest(digest, piece, n);
-        SW_TRY(sw_weights_set(w, param, at, n, piece));
-    }
-    return SW_OK;
-}
-
 sw_status sw_weights_check_floats(const struct sw_safetensor *tensor)
 {
     if (tensor->dtype == SW_DTYPE_COUNT || !sw_dtype_is_float(tensor->dtype)) {
@@ -477,29 +553,85 @@ sw_status sw_weights_check_floats(const struct sw_safetensor *tensor)
     return SW_OK;
 }
 
+static sw_status check_shape(const struct sw_safetensor *tensor, const struct sw_shape *have,
+                             const struct sw_shape *want)
+{
+    char a[96], b[96];
+    return sw_shape_equal(have, want)
+               ? SW_OK
+               : SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s",
+                         tensor->file, tensor->name, sw_shape_format(have, a, sizeof a),
+                         sw_shape_format(want, b, sizeof b));
+}
+
 sw_status sw_weights_check_tensor(const struct sw_parameter *param,
                                   const struct sw_safetensor *tensor)
 {
-    const struct sw_shape *shape = &param->work->layout.whole;
-    char have[96], want[96];
     SW_TRY(sw_weights_check_floats(tensor));
-    if (!sw_shape_equal(shape, &tensor->shape)) {
-        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s has shape %s, the model wants %s", tensor->file,
-                       tensor->name, sw_shape_format(&tensor->shape, have, sizeof have),
-                       sw_shape_format(shape, want, sizeof want));
+    return check_shape(tensor, &tensor->shape, &param->work->layout.whole);
+}
+
+/* A tensor of the folder, whose values are decoded if it is quantized. */
+struct reading {
+    const struct sw_safetensor *tensor;
+    struct sw_hf_quantized quantized;
+};
+
+static sw_status read_values(void *ctx, int64_t first, int64_t n, float *out)
+{
+    const struct reading *r = ctx;
+    const struct sw_safetensor *tensor = r->tensor;
+    SW_TRY(sw_safetensor_check(tensor));
+    if (r->quantized.q.form.kind != SW_QUANTIZED_NONE) {
+        sw_quantized_decode(&r->quantized.q, first, n, SW_F32, out);
+        return SW_OK;
     }
+    const size_t bytes = sw_dtype_bytes(tensor->dtype);
+    sw_convert(SW_F32, out, tensor->dtype, (const char *)tensor->data + (size_t)first * bytes, n);
+    sw_safetensor_release(tensor, (size_t)first * bytes, (size_t)n * bytes);
     return SW_OK;
 }
 
+/* dtype: that of the values */
 static sw_status load_param(struct sw_weights *w, struct sw_parameter *param,
-                            const struct sw_safetensor *tensor, float *piece)
+                            const struct sw_safetensor *tensor, float *piece, enum sw_dtype *dtype)
 {
-    SW_TRY(sw_weights_check_tensor(param, tensor));
+    struct reading r = {.tensor = tensor};
+    const struct sw_values values = {read_values, &r};
+    const struct sw_shape *shape = &param->work->layout.whole;
+    SW_TRY(sw_safetensor_check(tensor));
+    SW_TRY(sw_hf_quantized_open(w->source.files, tensor, &r.quantized));
+    const bool decodes = r.quantized.q.form.kind != SW_QUANTIZED_NONE;
+    *dtype = decodes ? r.quantized.q.form.dtype : tensor->dtype;
     SW_TRY(check_copies(w, param->work->name));
-    struct sw_digest *digest = NULL;
-    sw_status st = begin_digest(w, param, &digest);
-    st = st < 0 ? st : load_values(w, param, tensor, digest, piece);
-    return end_digest(w, param, digest, st);
+    if (sw_weights_is_quantized(w, param->work->name)) {
+        const struct sw_shape whole = sw_weights_quantized_shape(w, param->work->name);
+        SW_TRY(decodes ? SW_OK : sw_weights_check_floats(tensor));
+        SW_TRY(check_shape(tensor, decodes ? &r.quantized.shape : &tensor->shape, &whole));
+        SW_TRY(sw_weights_put_quantized(w, param, decodes ? &r.quantized : NULL, &values, piece));
+        sw_safetensor_release(tensor, 0, tensor->bytes);
+        return SW_OK;
+    }
+    SW_TRY(decodes ? check_shape(tensor, &r.quantized.shape, shape)
+                   : sw_weights_check_tensor(param, tensor));
+    return set_values(w, param, &values, piece);
+}
+
+static sw_status load_magnitudes(struct sw_weights *w, const struct sw_parameter *param,
+                                 float *piece)
+{
+    const struct sw_parameter *weight = weight_of(w, param);
+    struct reading r = {.tensor = sw_weights_find_source(w, weight->work->name)};
+    const struct sw_values values = {read_values, &r};
+    if (!r.tensor) {
+        return SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", w->source.folder,
+                       weight->work->name);
+    }
+    SW_TRY(sw_safetensor_check(r.tensor));
+    SW_TRY(sw_hf_quantized_open(w->source.files, r.tensor, &r.quantized));
+    const bool decoded = r.quantized.q.form.kind != SW_QUANTIZED_NONE;
+    SW_TRY(decoded ? SW_OK : sw_weights_check_floats(r.tensor));
+    return init_magnitudes(w, param, &values, decoded, piece);
 }
 
 /* Warns about float tensors that match no parameter and that the family does not ignore. A task
@@ -511,7 +643,8 @@ static void warn_unused(const struct sw_weights *w)
     }
     for (int64_t i = 0; i < sw_hf_folder_count(w->source.files); i++) {
         const struct sw_safetensor *tensor = sw_hf_folder_at(w->source.files, i);
-        bool used = w->model->ops->ignores(w->model, tensor->name);
+        bool used =
+            w->model->ops->ignores(w->model, tensor->name) || sw_hf_is_quantization(tensor->name);
         for (int32_t p = 0; p < w->params.n && !used; p++) {
             used = is_name_of(w, &w->params.items[p], tensor->name);
         }
@@ -548,19 +681,25 @@ static bool is_of_other_head(const struct sw_weights *w, const struct sw_paramet
     return true;
 }
 
+struct importing {
+    const struct sw_model *model;
+    const struct sw_parameter *param;
+};
+
+static sw_status read_import(void *ctx, int64_t first, int64_t n, float *out)
+{
+    const struct importing *i = ctx;
+    return sw_onnx_model_fetch(i->model, i->param->work->name, &i->param->work->layout.whole, first,
+                               n, out);
+}
+
 static sw_status load_imported(struct sw_weights *w, struct sw_parameter *param, float *piece)
 {
-    const struct sw_shape *shape = &param->work->layout.whole;
-    struct sw_digest *digest = NULL;
-    sw_status st = begin_digest(w, param, &digest);
-    const int64_t elems = is_skipped(param, digest) ? 0 : sw_shape_elems(shape);
-    for (int64_t at = 0; at < elems && st >= 0; at += SW_PIECE) {
-        const int64_t n = sw_min_i64(elems - at, SW_PIECE);
-        st = sw_onnx_model_fetch(w->model, param->work->name, shape, at, n, piece);
-        add_to_digest(digest, piece, st < 0 ? 0 : n);
-        st = st < 0 ? st : sw_weights_set(w, param, at, n, piece);
-    }
-    return end_digest(w, param, digest, st);
+    const bool magnitude = sw_lora_is_magnitude(param->work->name);
+    struct importing import = {w->model, magnitude ? weight_of(w, param) : param};
+    const struct sw_values values = {read_import, &import};
+    return magnitude ? init_magnitudes(w, param, &values, false, piece)
+                     : set_values(w, param, &values, piece);
 }
 
 sw_status sw_weights_read_imported(struct sw_weights *w)
@@ -574,8 +713,9 @@ sw_status sw_weights_read_imported(struct sw_weights *w)
         struct sw_parameter *param = &w->params.items[i];
         sw_work_at("reading weights", done, all);
         done += (int64_t)param->work->bytes;
-        st = sw_lora_is_adapter(param->work->name) ? init_param(w, param, NULL, piece)
-                                                   : load_imported(w, param, piece);
+        const bool drawn =
+            sw_lora_is_adapter(param->work->name) && !sw_lora_is_magnitude(param->work->name);
+        st = drawn ? init_param(w, param, NULL, piece) : load_imported(w, param, piece);
     }
     sw_work_end();
     sw_free(piece);
@@ -594,14 +734,20 @@ sw_status sw_weights_read_folder(struct sw_weights *w)
         const struct sw_safetensor *tensor = sw_weights_find_source(w, param->work->name);
         sw_work_at("reading weights", done, all);
         done += (int64_t)param->work->bytes;
-        if (sw_lora_is_adapter(param->work->name) ||
-            (tensor && is_of_other_head(w, param, tensor))) {
+        if (sw_weights_is_scales(w, param->work->name)) {
+            continue; /* they come with the codes */
+        }
+        if (sw_lora_is_magnitude(param->work->name)) {
+            st = load_magnitudes(w, param, piece);
+        } else if (sw_lora_is_adapter(param->work->name) ||
+                   (tensor && is_of_other_head(w, param, tensor))) {
             st = init_param(w, param, NULL, piece);
         } else if (tensor) {
-            st = load_param(w, param, tensor, piece);
+            enum sw_dtype dtype = SW_F32;
+            st = load_param(w, param, tensor, piece, &dtype);
             param->file_name = sw_arena_strdup(&w->params.names, tensor->name);
             if (i == 0 && !w->lora) { /* adapters and their masters are f32 */
-                w->source.dtype = tensor->dtype == SW_F64 ? SW_F32 : tensor->dtype;
+                w->source.dtype = dtype == SW_F64 ? SW_F32 : dtype;
             }
         } else if (param->work->init.kind == SW_INIT_SINES_APART) { /* files may omit them */
             st = init_param(w, param, NULL, piece);

@@ -43,7 +43,8 @@ struct sw_parameters {
     struct sw_arena names; /* owns file_name and digest */
 };
 
-struct sw_adapters; /* weights/private.h */
+struct sw_adapters;          /* weights/private.h */
+struct sw_weights_quantizer; /* weights/quantized.c */
 struct sw_named_values;
 
 enum { SW_WEIGHTS_SCRATCH = 1 << 16 };
@@ -60,7 +61,8 @@ struct sw_weights {
     struct sw_named_values *given; /* values instead of a folder's or drawn ones; NULL = none */
     struct sw_model *model;        /* NULL for a user's own forward */
     struct sw_adapters *lora;      /* NULL = the whole model is trained */
-    const struct sw_plan *plan;    /* borrowed from sw_weights_index on */
+    struct sw_weights_quantizer *quantizer; /* NULL = no weight is quantized */
+    const struct sw_plan *plan;             /* borrowed from sw_weights_index on */
     struct sw_parameters params;
 };
 
@@ -77,6 +79,8 @@ sw_status sw_weights_open_model(struct sw_json_doc *doc, const struct sw_model_o
 sw_status sw_weights_open(struct sw_weights *w);
 /* The adapters as a graph takes them; NULL = none. */
 const struct sw_adapter *sw_weights_adapter(const struct sw_weights *w);
+/* Decides for a graph which weights are quantized; NULL = none. */
+struct sw_quantizer *sw_weights_quantizer(const struct sw_weights *w);
 /* The file of the adapters that training continues from; NULL = none. */
 const struct sw_safetensors *sw_weights_adapter_file(const struct sw_weights *w);
 /* Learns the adapted layers of a graph, after its forward. SW_E_CONFIG names an entry that matches
@@ -124,6 +128,17 @@ bool sw_weights_ignores(const struct sw_weights *w, const char *name);
 /* True if the parameter is trained, false if it is read from the base and frozen. Without adapters:
  * true. */
 bool sw_weights_keeps(const struct sw_weights *w, const char *param);
+/* Elements of a parameter; of a quantized weight those of the matrix, which its codes have. */
+int64_t sw_weights_elems(const struct sw_weights *w, const struct sw_parameter *param);
+/* The weights that stay quantized: their number, the kind of the last one, their elements, and the
+ * bytes of their codes and scales. */
+struct sw_quantized_sizes {
+    int32_t n;
+    enum sw_quantized_kind kind;
+    int64_t elems;
+    size_t bytes;
+};
+struct sw_quantized_sizes sw_weights_quantized_sizes(const struct sw_weights *w);
 /* Number of trained elements: those of the adapters, or all without adapters. */
 int64_t sw_weights_trained(const struct sw_weights *w);
 /* [first, first + n) counts elements of the whole tensor. Setting stores the part that this rank

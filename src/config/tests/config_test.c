@@ -748,8 +748,8 @@ static void lora_is_a_block_of_its_own(void **state)
         {"{\"rank\": 4, \"target_modules\": [\"q\"]}", "unknown key \"rank\""},
     };
     static const char *const unbuilt[] = {
-        "\"bias\": \"all\"",
-        "\"use_dora\": true",
+        "\"lora_bias\": true",
+        "\"use_qalora\": true",
         "\"init_lora_weights\": \"pissa\"",
         "\"target_parameters\": [\"a.weight\"]",
         "\"trainable_token_indices\": [1]",

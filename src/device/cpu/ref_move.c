@@ -56,6 +56,35 @@ static void cast(const struct cpu_call *call)
     ref_items(call, sw_ceil_div(sw_shape_elems(&call->desc->in[0].shape), REF_BLOCK), cast_item);
 }
 
+/* ---- dequantize ---- */
+
+static void dequantize_item(void *ctx, int64_t i_block, int i_worker)
+{
+    (void)i_worker;
+    const struct cpu_call *call = ctx;
+    const struct sw_weight_attrs *attrs = &call->desc->op->attrs.weight;
+    const float *nested = attrs->form.is_nested ? call->in[2] : NULL;
+    const struct sw_quantized weight = {
+        .form = attrs->form,
+        .columns = attrs->columns,
+        .codes = call->in[0],
+        .scales = call->in[1],
+        .map = nested,
+        .nested = nested ? nested + SW_NESTED_SCALES : NULL,
+        .offset = nested ? nested[SW_NESTED_OFFSET] : 0,
+    };
+    const int64_t start = i_block * REF_BLOCK;
+    sw_quantized_decode(&weight, start,
+                        ref_block_end(i_block, attrs->rows * attrs->columns) - start, attrs->to,
+                        (char *)call->out[0] + (size_t)start * sw_dtype_bytes(attrs->to));
+}
+
+static void dequantize(const struct cpu_call *call)
+{
+    const struct sw_weight_attrs *attrs = &call->desc->op->attrs.weight;
+    ref_items(call, sw_ceil_div(attrs->rows * attrs->columns, REF_BLOCK), dequantize_item);
+}
+
 /* ---- rows ---- */
 
 static void last_index(const struct cpu_call *call)
@@ -380,4 +409,5 @@ const struct ref_kernel sw_cpu_ref_move[SW_N_OP_KINDS] = {
     [SW_OP_TRIM] = {trim, NULL},
     [SW_OP_MASK_ROWS] = {mask_rows, NULL},
     [SW_OP_CONCAT] = {concat, NULL},
+    [SW_OP_DEQUANTIZE] = {dequantize, NULL},
 };

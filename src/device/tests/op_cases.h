@@ -65,5 +65,9 @@ bool case_clamped_gate_grad(struct op_case *c, enum sw_dtype dtype, int variant)
 bool case_attention_sink(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_attention_sink_grad(struct op_case *c, enum sw_dtype dtype, int variant);
 
+/* Cases in quantized_cases.c. */
+bool case_inverse_norms(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_dequantize(struct op_case *c, enum sw_dtype dtype, int variant);
+
 /* One builder per kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

@@ -496,6 +496,58 @@ static void a_checkpoint_goes_on_at_any_number_of_ranks(void **state)
     assert_memory_equal(whole, parts, sizeof whole);
 }
 
+/* DoRA and biases: trained with the same bits by ranks at stage 3, resumed, exported under PEFT's
+ * names, continued, and merged. Untrained magnitudes change nothing but rounding. */
+static void magnitudes_and_biases_are_trained(void **state)
+{
+    static const char *const sets[] = {
+        "spillway.lora={\"r\": 3, \"use_dora\": true, \"lora_dropout\": 0.2, \"bias\": "
+        "\"lora_only\", \"target_modules\": [\"c_attn\", \"mlp.c_proj\"]}",
+        "spillway.lora={\"r\": 3, \"bias\": \"all\", \"target_modules\": [\"c_attn\"]}"};
+    static const int n_tensors[] = {2 * 2 * (3 + 1), 2 * (2 + 6) + 1};
+    static float whole[MAX_ELEMS], parts[MAX_ELEMS], one[B * T * V], two[B * T * V];
+    enum sw_dtype dtype = SW_DTYPE_COUNT;
+    struct sw_engine_merge m = {0};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct how plain = {.sets = {sets[i]}}, bare = {0};
+        const struct how three = {.sets = {sets[i], "zero_optimization.stage=3"}};
+        const struct how adapter = {.adapter = i == 0 ? "dora" : "biases"};
+        const struct how merged = {.base = i == 0 ? "of dora" : "of biases"};
+        struct sw_safetensors *file = NULL;
+        run(&plain, 1, NULL, 2, NULL, whole);
+        run(&three, 3, NULL, 1, test_at(i == 0 ? "at dora" : "at biases"), parts);
+        run(&plain, 2, test_at(i == 0 ? "at dora" : "at biases"), 1, NULL, parts);
+        assert_memory_equal(whole, parts, sizeof whole);
+        sw_engine *e = must(&plain);
+        assert_int_equal(sw_export(e, test_at(adapter.adapter), SW_DTYPE_COUNT), SW_OK);
+        logits_of(&bare, one);
+        logits_of(&adapter, two);
+        for (int k = 0; k < B * T * V; k++) {
+            assert_true(fabsf(one[k] - two[k]) < 1e-5f);
+        }
+        assert_int_equal(train(e, 2), SW_OK);
+        assert_int_equal(sw_export(e, test_at(adapter.adapter), SW_DTYPE_COUNT), SW_OK);
+        sw_close(e);
+        char path[300];
+        snprintf(path, sizeof path, "%s/adapter_model.safetensors", test_at(adapter.adapter));
+        assert_int_equal(sw_safetensors_open(path, &file), SW_OK);
+        assert_int_equal(sw_safetensors_count(file), n_tensors[i]);
+        assert_non_null(sw_safetensors_find(
+            file, "base_model.model.transformer.h.0.attn.c_attn.base_layer.bias"));
+        sw_safetensors_close(file);
+        logits_of(&adapter, one);
+        assert_memory_not_equal(one, two, sizeof one);
+        assert_int_equal(sw_engine_open_merge(test_at(adapter.adapter), NULL, &m), SW_OK);
+        assert_int_equal(sw_weights_export_merged(m.merge, test_at(merged.base), &dtype), SW_OK);
+        sw_engine_close_merge(&m);
+        logits_of(&merged, two);
+        for (int k = 0; k < B * T * V; k++) {
+            assert_true(fabsf(one[k] - two[k]) < 1e-5f);
+        }
+    }
+}
+
 static void another_base_is_refused_by_name(void **state)
 {
     const struct how how = {.base = "other", .sets = {lora_set}};
@@ -530,7 +582,7 @@ static void write_adapter(const char *name, const char *more)
 static void what_is_not_built_is_named(void **state)
 {
     static const char *const keys[][2] = {
-        {"\"use_dora\": true", "use_dora true is not built"},
+        {"\"lora_bias\": true", "lora_bias true is not built"},
         {"\"init_lora_weights\": \"pissa\"", "init_lora_weights \"pissa\" is not built"},
         {"\"target_parameters\": [\"x\"]", "target_parameters [\"x\"] is not built"},
         {"\"trainable_token_indices\": [3]", "trainable_token_indices [3] is not built"},
@@ -665,6 +717,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_head_of_the_adapter_is_not_called_new),
     cmocka_unit_test(a_saved_one_of_a_pair_is_untied),
     cmocka_unit_test(a_checkpoint_goes_on_at_any_number_of_ranks),
+    cmocka_unit_test(magnitudes_and_biases_are_trained),
     cmocka_unit_test(another_base_is_refused_by_name),
     cmocka_unit_test(what_is_not_built_is_named),
     cmocka_unit_test(what_fits_no_model_is_named),

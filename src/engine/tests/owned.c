@@ -14,15 +14,15 @@ sw_status test_owned_weights(struct sw_engine *e, float *all, int64_t most)
         struct sw_shape shape;
         SW_TRY(sw_engine_tensor(e, i, &name, &shape));
         const int64_t elems = sw_shape_elems(&shape);
-        const struct sw_persistent *item = sw_weights_find(&e->weights, name)->work;
+        const struct sw_parameter *param = sw_weights_find(&e->weights, name);
         struct sw_run_iter iter;
         struct sw_run run;
         if (at + elems > most) {
             return SW_FAIL(SW_E_ARG, "the test's model is larger than its array");
         }
-        sw_owned_begin(&item->layout, &iter);
+        sw_owned_begin(&param->work->layout, &iter);
         while (sw_runs_next(&iter, &run)) {
-            SW_TRY(sw_get_weight(e, name, run.first, run.n, all + at + run.first));
+            SW_TRY(sw_weights_get(&e->weights, param, run.first, run.n, all + at + run.first));
         }
         at += elems;
     }

@@ -5,7 +5,9 @@
 #include <stdint.h>
 
 #define SW_GPU_ROWS_KERNELS(X)                                                                     \
-    X(not_equal) X(shift_right) X(trim) X(mask_rows) X(place_run) X(masked_mean) X(masked_mean_grad)
+    X(not_equal)                                                                                   \
+    X(shift_right)                                                                                 \
+    X(trim) X(mask_rows) X(place_run) X(masked_mean) X(masked_mean_grad) X(dequantize)
 
 /* Three kernels: y = x != value; ids [.., tokens] shifted right, with `value` first and -100
  * replaced by pad; ids [.., tokens] up to the row's length, then -1. */
@@ -32,6 +34,21 @@ struct gpu_place_run_args {
     void *y;
     int64_t n, run, whole, start; /* n: units of x */
     int unit;
+};
+/* y [n] from the codes and scales of a quantized weight (struct sw_quantized, DEQUANTIZE): NF4 has
+ * two codes a byte and a scale for each `block` elements, INT8 a code each and a scale for each row
+ * of `block` elements. */
+enum { GPU_NESTED_OFFSET = 256, GPU_NESTED_SCALES = 257, GPU_NESTED_RUN = 256 };
+struct gpu_dequantize_args {
+    const double *skip;
+    const uint8_t *codes;
+    const float *scales;
+    const uint8_t *scale_codes; /* instead of scales, with nested */
+    const float *nested;
+    void *y;
+    int64_t n, block;
+    int int8, rounds; /* rounds: type in which values are rounded first */
+    float levels[16];
 };
 /* y [batch, width] from x [batch, tokens, width]; the gradient goes the other way. */
 struct gpu_masked_mean_args {

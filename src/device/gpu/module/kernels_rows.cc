@@ -149,13 +149,39 @@ template <typename T> SW_KERNEL(THREADS) void masked_mean_grad(struct gpu_masked
     }
 }
 
+SW_DEVICE float decoded_scale(const struct gpu_dequantize_args &args, int64_t i)
+{
+    return args.nested ? args.nested[args.scale_codes[i]] *
+                                 args.nested[GPU_NESTED_SCALES + i / GPU_NESTED_RUN] +
+                             args.nested[GPU_NESTED_OFFSET]
+                       : args.scales[i];
+}
+
+SW_DEVICE float decoded(const struct gpu_dequantize_args &args, int64_t i)
+{
+    const float scale = decoded_scale(args, quotient(i, args.block));
+    const int two = args.int8 ? 0 : args.codes[i / 2];
+    const float x = args.int8 ? (float)(int8_t)args.codes[i] * scale * 7.874015718698502e-3f
+                              : args.levels[i % 2 == 0 ? two >> 4 : two & 15] * scale;
+    return args.rounds == SW_GPU_BF16  ? rounded<bf16>(x)
+           : args.rounds == SW_GPU_F16 ? rounded<f16>(x)
+                                       : x;
+}
+
+template <typename T> SW_KERNEL(THREADS) void dequantize(struct gpu_dequantize_args args)
+{
+    if (skipped(args.skip)) {
+        return;
+    }
+    for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
+        store((T *)args.y, i, decoded(args, i));
+    }
+}
+
 static const struct sw_gpu_kernel rows[] = {
-    SW_PLAIN(trim, THREADS),
-    SW_PLAIN(not_equal, THREADS),
-    SW_PLAIN(shift_right, THREADS),
-    SW_FLOATS(mask_rows, THREADS),
-    SW_PLAIN(place_run, THREADS),
-    SW_FLOATS(masked_mean, THREADS),
-    SW_FLOATS(masked_mean_grad, THREADS),
+    SW_FLOATS(dequantize, THREADS),  SW_PLAIN(trim, THREADS),
+    SW_PLAIN(not_equal, THREADS),    SW_PLAIN(shift_right, THREADS),
+    SW_FLOATS(mask_rows, THREADS),   SW_PLAIN(place_run, THREADS),
+    SW_FLOATS(masked_mean, THREADS), SW_FLOATS(masked_mean_grad, THREADS),
 };
 const struct sw_gpu_kernels sw_gpu_kernels_rows = {rows, SW_ROWS(rows)};

@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* Incremented by every change of this file, of args.h and of the headers it includes. */
-enum { SW_GPU_ABI = 7 };
+enum { SW_GPU_ABI = 8 };
 
 /* The element type of a kernel instance; PLAIN: the kernel has none. */
 enum sw_gpu_type { SW_GPU_F32, SW_GPU_BF16, SW_GPU_F16, SW_GPU_PLAIN, SW_GPU_N_TYPES };
