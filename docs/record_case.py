@@ -14,7 +14,9 @@ steps, B, T = map(int, sys.argv[3:6] or (5, 2, 16))
 smoothing = float(sys.argv[6]) if len(sys.argv) > 6 else 0.0
 config = transformers.AutoConfig.from_pretrained(sys.argv[1])
 kind = getattr(transformers, config.architectures[0])
-model = kind.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation="eager")
+# transformers' eager Falcon adds its slopes twice
+attention = "sdpa" if getattr(config, "alibi", False) else "eager"
+model = kind.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation=attention)
 if hasattr(model, "set_experts_implementation"):
     model.set_experts_implementation("eager")  # others do not take float64
 random = torch.Generator().manual_seed(0)

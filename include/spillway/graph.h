@@ -138,6 +138,9 @@ struct sw_attention_spec {
      * With a mask, that position is the number of real tokens before the key; else it is the key's
      * index. SW_NO_VALUE for none */
     sw_value slopes;
+    /* slope x position is rounded to bf16, of positions that are, and multiplied by scale
+     * (Falcon) */
+    bool bf16_slopes;
     /* i32 [B,S]: a query sees only the keys of its own segment. The segment of a query is that of
      * the key at its absolute index. SW_NO_VALUE for none. Requires T = S, or a position */
     sw_value segments;

@@ -531,6 +531,7 @@ static sw_value attention(sw_graph *g, const sw_value *qkv, int n_qkv,
                                      .has_mask = spec->mask >= 0,
                                      .has_position = spec->position >= 0,
                                      .has_slopes = spec->slopes >= 0,
+                                     .bf16_slopes = spec->slopes >= 0 && spec->bf16_slopes,
                                      .has_segments = spec->segments >= 0,
                                      .has_bias = spec->bias >= 0,
                                  }};

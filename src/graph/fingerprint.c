@@ -83,7 +83,7 @@ static struct words words_of(const struct sw_op *op)
 static uint64_t hash_attention(uint64_t h, const struct sw_attention_attrs *a)
 {
     h = a->cap > 0 ? hash_f64(sw_hash_str(h, "cap"), a->cap) : h;
-    h = a->has_slopes ? sw_hash_str(h, "slopes") : h;
+    h = a->has_slopes ? sw_hash_str(h, a->bf16_slopes ? "bf16 slopes" : "slopes") : h;
     h = a->has_segments ? sw_hash_str(h, "segments") : h;
     return a->has_bias ? sw_hash_str(h, "bias") : h;
 }

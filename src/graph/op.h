@@ -402,6 +402,7 @@ static inline int64_t sw_dropout_batch(const struct sw_dropout_attrs *attrs, int
 
 struct sw_attention_attrs {
     bool packed, causal, has_mask, has_position, has_slopes, has_segments, has_bias;
+    bool bf16_slopes;
     int64_t heads, kv_heads, window;
     double scale, dropout, cap;
     int64_t first_head; /* the first of these heads among all, for the draws of dropout */
@@ -505,7 +506,10 @@ enum sw_preference_kind {
      * rows of kind 2), which has no gradient: w_d (1 - sigmoid(beta (pi - ref - z))), or w_u (1 -
      * sigmoid(beta (z - pi + ref))) (Ethayarajh et al. 2024) */
     SW_PREFERENCE_KTO,
-    SW_PREFERENCE_REWARD /* -log sigmoid(pi_c - pi_r) (Bradley and Terry) */
+    SW_PREFERENCE_REWARD, /* -log sigmoid(pi_c - pi_r) (Bradley and Terry) */
+    /* ref_c - pi_c + ref_r - pi_r: a loss that was linearised elsewhere. beta is its scale there,
+     * and no factor here */
+    SW_PREFERENCE_LINEAR
 };
 struct sw_preference_attrs {
     enum sw_preference_kind kind;

@@ -219,17 +219,21 @@ static sw_value joint(struct build *b, sw_value x)
         spec.groups[0] = q;
         spec.groups[1] = spec.groups[2] = kv;
     }
-    spec.columns = s->qkv == SW_QKV_PACKED ? s->head_width : 3 * s->head_width;
+    spec.columns = s->qkv == SW_QKV_PACKED ? s->head_width : (q + 2 * kv) / s->kv_heads;
     return sw_nn_linear(b->g, sw_name_in_layer(&b->names, b->m->names.qkv), x, &spec);
 }
 
-/* Each head's query, key and value are side by side: three views of the product. */
+/* Each key head's queries, key and value are side by side: three views of the product. Several
+ * queries are copied, as no stride leads from the last one to the next head's first. */
 static struct heads by_head(struct build *b, sw_value qkv)
 {
-    const int64_t width = b->m->spec.head_width;
-    const sw_value x = split_heads(b, qkv, b->m->spec.heads, 3 * width);
-    return (struct heads){sw_slice(b->g, x, 3, 0, width), sw_slice(b->g, x, 3, width, width),
-                          sw_slice(b->g, x, 3, 2 * width, width)};
+    const struct sw_decoder_spec *s = &b->m->spec;
+    const int64_t width = s->head_width, queries = s->heads / s->kv_heads * width;
+    const sw_value x = split_heads(b, qkv, s->kv_heads, queries + 2 * width);
+    const sw_value q = sw_slice(b->g, x, 3, 0, queries);
+    return (struct heads){queries > width ? split_heads(b, q, s->heads, width) : q,
+                          sw_slice(b->g, x, 3, queries, width),
+                          sw_slice(b->g, x, 3, queries + width, width)};
 }
 
 /* Three groups of heads: three views of the product. */
@@ -266,6 +270,7 @@ static struct sw_attention_spec attention_spec(const struct build *b)
         .segments = b->segments,
         .bias = SW_NO_VALUE,
         .slopes = b->slopes,
+        .bf16_slopes = s->bf16_slopes,
     };
 }
 
@@ -525,12 +530,13 @@ static sw_value layer(struct build *b, sw_value h)
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
     const sw_value x = norm_before(b, n->attention_norm, h);
-    const sw_value a =
-        end_branch(b, attention_branch(b, x), s->drops_mlp_only ? 0 : s->hidden_dropout);
+    const bool drops = !s->drops_mlp_only && !s->drops_sum;
+    const sw_value a = end_branch(b, attention_branch(b, x), drops ? s->hidden_dropout : 0);
     if (s->branches == SW_BRANCHES_PARALLEL) {
         const sw_value y = n->mlp_norm ? norm_in_layer(b, n->mlp_norm, h) : x;
-        const sw_value f = end_branch(b, mlp_branch(b, y), s->hidden_dropout);
-        return sw_add(b->g, h, sw_add(b->g, a, f));
+        const sw_value f = end_branch(b, mlp_branch(b, y), s->drops_sum ? 0 : s->hidden_dropout);
+        const sw_value sum = sw_add(b->g, a, f);
+        return sw_add(b->g, h, s->drops_sum ? sw_dropout(b->g, sum, s->hidden_dropout) : sum);
     }
     const bool on_norm = s->branches == SW_BRANCHES_ON_NORM;
     h = norm_after(b, n->attention_norm, sw_add(b->g, on_norm ? x : h, a));
@@ -597,7 +603,9 @@ static void open_inputs(struct build *b, sw_value *ids)
     if (b->m->spec.local.width > 0) {
         b->local_table = sw_rotary_table(b->g, "rotary.local", &b->m->spec.local, rows);
     }
-    b->slopes = kind == SW_POSITION_ALIBI ? sw_alibi_slopes(b->g, b->m->spec.heads) : SW_NO_VALUE;
+    b->slopes = kind == SW_POSITION_ALIBI
+                    ? sw_alibi_slopes(b->g, b->m->spec.heads, b->m->spec.bf16_slopes)
+                    : SW_NO_VALUE;
 }
 
 static sw_value layers(struct build *b, sw_value h)

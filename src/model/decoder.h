@@ -39,7 +39,7 @@ enum sw_branches {
 enum sw_qkv_layout {
     SW_QKV_SEPARATE, /* three matrices */
     SW_QKV_PACKED,   /* one: all queries, then all keys, then all values */
-    SW_QKV_BY_HEAD   /* one: each head's query, key and value together */
+    SW_QKV_BY_HEAD   /* one: for each key head, the queries that read it, its key and its value */
 };
 
 /* Rotary position embeddings (Su et al. 2021) and their extensions for longer texts. */
@@ -108,6 +108,7 @@ struct sw_decoder_spec {
     int64_t position_offset;
     struct sw_rotary_spec rotary;
     struct sw_rotary_spec local; /* of layers with a window; width 0: as the others */
+    bool bf16_slopes;            /* ALIBI: as in struct sw_attention_spec */
     const bool *is_rotated;      /* [layers], owned by the model; NULL: every layer */
     enum sw_qkv_layout qkv;
     bool in_out; /* weights are stored [in, out] */
@@ -127,6 +128,7 @@ struct sw_decoder_spec {
     double init_range, proj_range; /* of weights; of weights that end a branch, 0 = init_range */
     double embedding_dropout, attention_dropout, hidden_dropout;
     bool drops_mlp_only; /* hidden_dropout leaves attention's branch as it is */
+    bool drops_sum;      /* PARALLEL: hidden_dropout drops elements of the branches' sum */
 };
 
 /* Names of tensors, without ".weight" and ".bias". All but `trunk` and `head` follow the trunk's
@@ -203,7 +205,7 @@ extern const struct sw_decoder_family sw_family_gpt2, sw_family_llama, sw_family
     sw_family_phi, sw_family_bloom, sw_family_gptj, sw_family_gemma, sw_family_gemma3,
     sw_family_phi3, sw_family_smollm3, sw_family_olmo2, sw_family_granite, sw_family_stablelm,
     sw_family_starcoder2, sw_family_cohere, sw_family_glm4, sw_family_mixtral, sw_family_qwen3_moe,
-    sw_family_qwen2_moe, sw_family_gpt_oss, sw_family_deepseek_v3;
+    sw_family_qwen2_moe, sw_family_gpt_oss, sw_family_deepseek_v3, sw_family_falcon;
 
 /* ---- reading config.json ---- */
 
@@ -328,8 +330,8 @@ void sw_rotary_frequencies(const struct sw_rotary_spec *spec, int64_t tokens, fl
  * constant "<name>.<rows>". */
 sw_value sw_rotary_table(sw_graph *g, const char *name, const struct sw_rotary_spec *spec,
                          int64_t rows);
-/* [heads] slopes of ALiBi (Press et al. 2021), for any number of heads. */
-sw_value sw_alibi_slopes(sw_graph *g, int64_t heads);
+/* [heads] slopes of ALiBi (Press et al. 2021), for any number of heads; perhaps rounded to bf16. */
+sw_value sw_alibi_slopes(sw_graph *g, int64_t heads, bool bf16);
 
 /* ---- heads (model/heads.h has the parts shared with other families) ---- */
 

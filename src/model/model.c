@@ -26,7 +26,7 @@ static const struct sw_model_ops *const families[] = {
     &sw_family_mbart.ops,      &sw_family_pegasus.ops,     &sw_family_marian.ops,
     &sw_family_t5.ops,         &sw_family_mt5.ops,         &sw_family_vit.ops,
     &sw_family_deit.ops,       &sw_family_dinov2.ops,      &sw_family_modernbert,
-    &sw_family_cifar_net,      &sw_family_bi_lstm,
+    &sw_family_cifar_net,      &sw_family_bi_lstm,         &sw_family_falcon.ops,
 };
 
 const struct sw_model_ops *sw_model_family(const char *type)
@@ -49,7 +49,7 @@ static const struct {
     {"deberta-v2", {"deberta"}},
     {"gemma3_text", {"gemma3", "gemma3n_text"}},
     {"gpt2", {"gpt_bigcode", "gpt_neo", "openai-gpt"}},
-    {"gpt_neox", {"falcon"}},
+    {"falcon", {"RefinedWeb", "RefinedWebModel"}},
     {"gptj", {"codegen"}},
     {"llama", {"olmo"}},
     {"mistral", {"ministral"}},

@@ -131,7 +131,7 @@ done:
     return out;
 }
 
-sw_value sw_alibi_slopes(sw_graph *g, int64_t heads)
+sw_value sw_alibi_slopes(sw_graph *g, int64_t heads, bool bf16)
 {
     float *slopes = sw_alloc("model", (size_t)heads * sizeof *slopes);
     if (!slopes) {
@@ -146,6 +146,7 @@ sw_value sw_alibi_slopes(sw_graph *g, int64_t heads)
     for (int64_t i = 0; i < heads; i++) {
         slopes[i] = (float)(i < power ? pow(base, (double)(i + 1))
                                       : pow(extra, (double)(2 * (i - power) + 1)));
+        slopes[i] = bf16 ? sw_bf16_to_f32(sw_f32_to_bf16(slopes[i])) : slopes[i];
     }
     const sw_value out = sw_constant(g, "alibi.slopes", SW_F32, SW_SHAPE(heads), slopes);
     sw_free(slopes);

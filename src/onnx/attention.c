@@ -115,6 +115,12 @@ static const char *visible(struct sw_onnx_emit *e, const struct attention *a)
     return sw_onnx_note(e, key, out);
 }
 
+/* Rounds f32 to bf16. */
+static const char *through_bf16(struct sw_onnx_emit *e, const char *x)
+{
+    return sw_onnx_cast(e, sw_onnx_cast(e, x, ONNX_BF16), ONNX_F32);
+}
+
 /* ALiBi: slope times the number of real tokens before a key, [B,H,1,S] or [H,1,S]. */
 static const char *alibi(struct sw_onnx_emit *e, const struct attention *a)
 {
@@ -135,7 +141,12 @@ static const char *alibi(struct sw_onnx_emit *e, const struct attention *a)
         place = sw_onnx_range(e, &a->keys);
     }
     place = sw_onnx_cast(e, place, ONNX_F32);
+    place = a->attrs->bf16_slopes ? through_bf16(e, place) : place;
     const char *out = ONNX_ADD(e, "Mul", sw_onnx_unsqueeze(e, a->slopes, last, 2), place);
+    if (a->attrs->bf16_slopes) {
+        out = ONNX_ADD(e, "Mul", through_bf16(e, out),
+                       sw_onnx_number(&e->file, ONNX_F32, a->attrs->scale));
+    }
     out = a->type == ONNX_F32 ? out : sw_onnx_cast(e, out, a->type);
     e->scope = scope;
     return sw_onnx_note(e, key, out);

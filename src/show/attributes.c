@@ -72,6 +72,7 @@ static const struct attr {
     ATTR(SW_ATTRS_ATTENTION, attention.dropout, TYPE_REAL),
     ATTR(SW_ATTRS_ATTENTION, attention.cap, TYPE_REAL),
     ATTR(SW_ATTRS_ATTENTION, attention.has_slopes, TYPE_BOOL),
+    ATTR(SW_ATTRS_ATTENTION, attention.bf16_slopes, TYPE_BOOL),
     ATTR(SW_ATTRS_ATTENTION, attention.has_segments, TYPE_BOOL),
     ATTR(SW_ATTRS_ATTENTION, attention.has_bias, TYPE_BOOL),
     ATTR(SW_ATTRS_LAST_INDEX, last_index.padding_id, TYPE_I64),

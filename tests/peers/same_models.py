@@ -21,7 +21,7 @@ for config_path in sorted(root.glob("**/config.json")):
         continue
     if not (case / "model.safetensors").exists() or config["model_type"] not in (
             "gpt2 llama mistral qwen2 qwen3 gemma gemma2 gemma3_text gpt_neox opt phi phi3 bloom gptj smollm3 olmo2 granite stablelm "
-            "starcoder2 cohere glm4".split()):
+            "starcoder2 cohere glm4 falcon".split()):
         continue
     with tempfile.TemporaryDirectory() as folder:
         ids = [(7 * i * i + i) % config["vocab_size"] for i in range(400)]

@@ -161,11 +161,17 @@ static const struct {
      "\"hidden_dropout\": $P, \"partial_rotary_factor\": 1.0, " DECODER,
      TEXT},
     {"\"model_type\": \"starcoder2\", \"residual_dropout\": $P, " DECODER, TEXT},
+    {"\"model_type\": \"falcon\", \"new_decoder_architecture\": $B, \"alibi\": $B, "
+     "\"hidden_dropout\": $P, \"num_kv_heads\": $K, \"ffn_hidden_size\": $I, " SIZES,
+     TEXT},
     {"\"model_type\": \"cohere\", \"use_qk_norm\": $B, " DECODER, TEXT},
     {"\"model_type\": \"glm4\", \"head_dim\": $D, \"partial_rotary_factor\": 1.0, " DECODER, TEXT},
     {"\"model_type\": \"bert\", " ENCODER, RECORDS_OF_TEXT | PAIRS},
     {"\"model_type\": \"roberta\", \"pad_token_id\": 0, \"tie_word_embeddings\": $B, " ENCODER,
      RECORDS_OF_TEXT},
+    {"\"model_type\": \"electra\", \"embedding_size\": 12, " ENCODER, RECORDS_OF_TEXT},
+    {"\"model_type\": \"albert\", \"embedding_size\": 12, " ENCODER, RECORDS_OF_TEXT},
+    {"\"model_type\": \"mpnet\", \"relative_attention_num_buckets\": 8, " ENCODER, RECORDS_OF_TEXT},
     {"\"model_type\": \"distilbert\", \"vocab_size\": $V, \"dim\": $W, \"n_layers\": $L, "
      "\"n_heads\": $H, \"hidden_dim\": $I, \"max_position_embeddings\": 96, \"dropout\": $P",
      RECORDS_OF_TEXT},
@@ -177,12 +183,23 @@ static const struct {
      "\"encoder_ffn_dim\": $I, \"decoder_ffn_dim\": 20, \"max_position_embeddings\": 96, "
      "\"dropout\": $P, \"pad_token_id\": 0, \"eos_token_id\": 3, \"decoder_start_token_id\": 2",
      TARGETS},
+    {"\"model_type\": \"pegasus\", \"vocab_size\": $V, \"d_model\": $W, "
+     "\"encoder_layers\": $L, \"decoder_layers\": 2, \"encoder_attention_heads\": $H, "
+     "\"decoder_attention_heads\": $H, "
+     "\"encoder_ffn_dim\": $I, \"decoder_ffn_dim\": 20, \"max_position_embeddings\": 96, "
+     "\"dropout\": $P, \"pad_token_id\": 0, \"eos_token_id\": 3, \"decoder_start_token_id\": 0",
+     TARGETS},
     {"\"model_type\": \"t5\", \"vocab_size\": $V, \"d_model\": $W, \"d_kv\": $D, \"d_ff\": $I, "
      "\"num_layers\": $L, \"num_heads\": $H, \"relative_attention_num_buckets\": 8, "
      "\"dropout_rate\": $P, \"tie_word_embeddings\": $B, \"pad_token_id\": 0, \"eos_token_id\": 3, "
      "\"decoder_start_token_id\": 0",
      TARGETS},
     {"\"model_type\": \"vit\", \"image_size\": 32, \"patch_size\": 16, " ENCODER, IMAGES},
+    {"\"model_type\": \"deit\", \"image_size\": 32, \"patch_size\": 16, " ENCODER, IMAGES},
+    {"\"model_type\": \"dinov2\", \"image_size\": 32, \"patch_size\": 16, \"mlp_ratio\": 2, "
+     "\"use_swiglu_ffn\": $B, \"hidden_dropout_prob\": $P, \"hidden_size\": $W, "
+     "\"num_hidden_layers\": $L, \"num_attention_heads\": $H",
+     IMAGES},
     {"\"model_type\": \"cifar_net\"", IMAGES},
     {"\"model_type\": \"bi_lstm_classifier\", \"vocab\": $V, \"width\": $W, \"hidden\": $I",
      CLASSES},

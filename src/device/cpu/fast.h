@@ -69,6 +69,7 @@ struct cpu_attention {
     bool causal;
     float scale, cap;               /* cap 0 = none */
     float slope;                    /* added to the scores per key position; 0 = none */
+    bool bf16_slopes;
     const int32_t *mask, *segments; /* [s] or NULL */
     const float *bias;              /* [t,s] or NULL */
     float *dbias;                   /* backward: [t,s] or NULL, added to */

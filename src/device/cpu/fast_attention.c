@@ -90,6 +90,7 @@ static struct cpu_attention head_of(const struct operands *o, const double *scal
         .scale = (float)op->attrs.attention.scale,
         .cap = (float)op->attrs.attention.cap,
         .slope = o->slopes ? o->slopes[h] : 0,
+        .bf16_slopes = op->attrs.attention.bf16_slopes,
         .mask = o->mask ? o->mask + b * o->s : NULL,
         .segments = o->segments ? o->segments + b * o->s : NULL,
         .bias = o->bias ? o->bias + b * o->bias_batch + h * o->t * o->s : NULL,

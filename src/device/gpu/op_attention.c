@@ -155,6 +155,7 @@ static struct gpu_attention_args args_of(const struct gpu_call *call, int first)
         .causal = attrs->causal,
         .has_dropout = attrs->dropout > 0,
         .first_head = (int)attrs->first_head,
+        .bf16_slopes = attrs->bf16_slopes,
         .scale = (float)attrs->scale,
         .cap = (float)attrs->cap,
         .keep_scale = (float)(1 / (1 - attrs->dropout)),

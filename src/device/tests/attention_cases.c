@@ -19,7 +19,7 @@ struct row {
     bool causal, mask;
     int64_t position, window; /* position -1: not given */
     double p, cap;
-    bool slopes;
+    int slopes; /* 2: rounded to bf16 */
     enum segments segments;
     enum bias bias;
 };
@@ -63,6 +63,9 @@ static const struct row rows[] = {
     {2, 130, 270, 2, 1, 24, APART, true, true, 140, 60, 0, 1.5, false, NONE, EACH},
     {5, 70, 70, 1, 1, 72, HEADS, false, true, -1, 0, 0, 0, false, RUNS, SHARED},
     {2, 20, 37, 2, 1, 200, APART, true, false, 17, 0, 0, 0, false, NONE, SHARED},
+    /* Slopes and positions of 16 bits: few and small, then some above 256. */
+    {1, 6, 6, 4, 2, 3, PACKED, true, true, -1, 0, 0, 0, 2, RUNS, NO_BIAS},
+    {1, 20, 300, 2, 1, 16, HEADS, true, false, 280, 0, 0.1, 1.5, 2, NONE, NO_BIAS},
 };
 
 /* A mask of left padding: under causality the first queries see nothing. Positions count the real
@@ -142,7 +145,8 @@ static void inputs(struct op_case *c, enum sw_dtype dtype, const struct row *r)
         .causal = r->causal,
         .has_mask = r->mask,
         .has_position = r->position != -1,
-        .has_slopes = r->slopes,
+        .has_slopes = r->slopes > 0,
+        .bf16_slopes = r->slopes == 2,
         .has_segments = r->segments != NONE,
         .has_bias = r->bias != NO_BIAS,
         .window = r->window,

@@ -235,6 +235,14 @@ static double head_at(const struct op_case *c, int which, int64_t b, int64_t t, 
     return at(x, storage_index(&x->view, i));
 }
 
+/* To 8 bits, ties to even. */
+static double nearest_bf16(double x)
+{
+    int exponent;
+    const double fraction = frexp(x, &exponent);
+    return ldexp(nearbyint(ldexp(fraction, 8)), exponent - 8);
+}
+
 /* The scores of a query, -inf for keys it does not see, by textbook formulas. */
 static void scores_of(const struct op_case *c, int64_t b, int64_t head, int64_t i, double *scores)
 {
@@ -255,7 +263,9 @@ static void scores_of(const struct op_case *c, int64_t b, int64_t head, int64_t 
         s *= a->scale;
         s = a->cap > 0 ? a->cap * tanh(s / a->cap) : s;
         real += !mask || mask[j] == 1;
-        s += slopes ? slopes[head] * (double)(real - 1) : 0;
+        s += !slopes          ? 0
+             : a->bf16_slopes ? nearest_bf16(slopes[head] * nearest_bf16(real - 1)) * a->scale
+                              : slopes[head] * (double)(real - 1);
         const bool hidden = (a->causal && j > query) || (a->window && j <= query - a->window) ||
                             (mask && mask[j] == 0) || (segments && segments[j] != segments[query]);
         scores[j] = hidden ? -INFINITY : s;
@@ -289,7 +299,7 @@ static void check_definition(const struct op_case *c, const struct op_case *r, i
 /* All cases but those with dropout and those in which a query sees nothing. */
 static void test_attention_is_its_definition(void **state)
 {
-    static const int variants[] = {0, 5, 6, 7, 10, 11, 12, 13, 18};
+    static const int variants[] = {0, 5, 6, 7, 10, 11, 12, 13, 18, 32};
     for (size_t v = 0; v < SW_LEN(variants); v++) {
         struct op_case c, r;
         assert_true(op_cases[SW_OP_ATTENTION](&c, SW_F64, variants[v]));
@@ -362,7 +372,7 @@ static void test_segments_are_documents_alone(void **state)
  * separate keys; a position; then caps, slopes, segments, windows and strided heads together. */
 static void test_attention_gradient(void **state)
 {
-    static const int variants[] = {0, 4, 5, 7, 10, 11, 12, 13};
+    static const int variants[] = {0, 4, 5, 7, 10, 11, 12, 13, 32};
     for (size_t v = 0; v < SW_LEN(variants); v++) {
         struct op_case c, f, g, r;
         assert_true(op_cases[SW_OP_ATTENTION](&c, SW_F64, variants[v]));

@@ -28,7 +28,7 @@ enum axis {
 };
 /* The first choice of each way to run is the reference's. */
 /* COVERED families are combined with all else; the others have a few rows. */
-enum { COVERED = 11, EXPERTS = 21, MAX_CHOICES = 24 };
+enum { COVERED = 11, EXPERTS = 22, MAX_CHOICES = 25 };
 static const struct {
     const char *name;
     int n;
@@ -38,6 +38,7 @@ static const struct {
                                       "gpt_neox", "opt", "phi", "bloom", "gptj",
                                       "gemma", "gemma3_text", "phi3", "smollm3", "olmo2",
                                       "granite", "stablelm", "starcoder2", "cohere", "glm4",
+                                      "falcon",
                                       "mixtral", "gpt_oss", "deepseek_v3"}},
     [PRECISION]     = {"precision", 3, {"fp32", "bf16", "fp16"}},
     [MICRO_BATCHES] = {"micro-batches", 3, {"8", "6", "1"}},
@@ -203,6 +204,8 @@ static const char *special_of(const struct row *row)
                         "\"logits_scaling\": 2, \"attention_multiplier\": 0.5",
         [COVERED + 6] = ", \"qk_layernorm\": true, \"partial_rotary_factor\": 0.6",
         [COVERED + 8] = ", \"use_qk_norm\": true, \"logit_scale\": 0.5",
+        [COVERED + 10] =
+            ", \"new_decoder_architecture\": true, \"num_kv_heads\": 1, \"alibi\": true",
         [EXPERTS] = ", \"num_local_experts\": 4, \"output_router_logits\": true, "
                     "\"router_aux_loss_coef\": 0.1",
         [EXPERTS + 1] =

@@ -631,6 +631,14 @@ static const struct model_case cases[] = {
      "{\"model_type\": \"gptj\", \"n_embd\": 24, \"n_layer\": 2, \"n_head\": 6, \"rotary_dim\": 4, "
      "\"vocab_size\": 13, \"n_positions\": 16}",
      SPEC, SW_F64, .trains = true, .ranks = {2, 3}, .sublayers = 2},
+    {"falcon with groups",
+     "{\"model_type\": \"falcon\", \"new_decoder_architecture\": true, \"num_kv_heads\": 4, "
+     "\"ffn_hidden_size\": 24, " SIZES("12", "12") "}",
+     SPEC, SW_F64, .trains = true, .ranks = {2, 4}},
+    {"falcon with slopes",
+     "{\"model_type\": \"falcon\", \"alibi\": true, \"multi_query\": false, \"parallel_attn\": "
+     "false, \"ffn_hidden_size\": 24, " SIZES("12", "12") "}",
+     SPEC, SW_F64, .ranks = {2}},
     {"bloom",
      "{\"model_type\": \"bloom\", \"hidden_size\": 24, \"n_layer\": 2, \"n_head\": 12, "
      "\"vocab_size\": 13}",

@@ -46,7 +46,7 @@ struct gpu_attention_args {
     int32_t *places;    /* [B,S] number of real keys before; NULL = all keys are real */
     int32_t *bounds; /* [B, groups, 2] least and largest segment of 16 keys; NULL = no segments */
     int batch, heads, kv_heads, n_queries, n_keys, window, width;
-    int causal, has_dropout, first_head;
+    int causal, has_dropout, first_head, bf16_slopes;
     float scale, cap, keep_scale;
     struct gpu_draw_args draw;
 };

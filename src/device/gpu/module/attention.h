@@ -127,7 +127,9 @@ SW_DEVICE float score_of(const struct sight &s, int j, float product, float *ben
     }
     if (args.slopes) {
         const int place = args.places ? args.places[s.b * args.n_keys + j] : j;
-        score += s.slope * (float)place;
+        score += args.bf16_slopes
+                     ? rounded<bf16>(s.slope * rounded<bf16>((float)place)) * args.scale
+                     : s.slope * (float)place;
     }
     return score;
 }
