@@ -120,6 +120,44 @@ static bool is_answer(const struct sw_json *message)
     return role && role->type == SW_JSON_STRING && strcmp(role->string, "assistant") == 0;
 }
 
+/* The member "weight" of an answer: 0 leaves it out of the loss. */
+static bool has_weight(const struct sw_json *message)
+{
+    const struct sw_json *weight = sw_json_get(message, "weight");
+    return !weight || weight->type == SW_JSON_NULL || weight->number != 0;
+}
+
+static bool counts(const struct sw_json *message)
+{
+    return is_answer(message) && has_weight(message);
+}
+
+/* Weights are 0 or 1, and 1 of answers only. *some: at least one answer has 0. */
+static sw_status check_weights(const struct sw_chat *chat, const struct sw_json *root, bool *some)
+{
+    int64_t i = 0;
+    for (const struct sw_json *m = sw_json_get(root, "messages")->first; m; m = m->next, ++i) {
+        const struct sw_json *w = sw_json_get(m, "weight");
+        if (!w || w->type == SW_JSON_NULL) {
+            continue;
+        }
+        const bool number = w->type == SW_JSON_INT || w->type == SW_JSON_FLOAT;
+        if (!number || (w->number != 0 && w->number != 1)) {
+            return SW_FAIL(SW_E_FORMAT, "the weight of message %lld is not 0 or 1", (long long)i);
+        }
+        if (w->number == 1 && !is_answer(m)) {
+            return SW_FAIL(SW_E_FORMAT,
+                           "the weight of message %lld is 1; wanted it for an answer, as the loss "
+                           "counts no other messages",
+                           (long long)i);
+        }
+        *some = *some || (is_answer(m) && w->number == 0);
+    }
+    return !*some || chat->loss_on != SW_LOSS_ON_ALL
+               ? SW_OK
+               : SW_FAIL(SW_E_CONFIG, "an answer has the weight 0, and --loss-on all counts all");
+}
+
 static sw_status fail_prefix(int64_t i, const char *why)
 {
     char reason[512];
@@ -276,14 +314,14 @@ static sw_status find_answers(struct sw_chat *chat, const struct sw_json *root,
     int64_t i = 0, n_answers = 0;
     for (const struct sw_json *m = messages->first; m; m = m->next) {
         last = is_answer(m) ? m : last;
-        n_answers += is_answer(m);
+        n_answers += counts(m);
     }
     SW_TRY(check_work(text, chat->loss_on == SW_LOSS_ON_ANSWERS ? n_answers : 1));
     SW_TRY_OR(done, copy_conversation(root, messages, &p.doc));
     SW_TRY_OR(done, copy_conversation(root, NULL, &p.whole));
     p.messages = sw_json_put(p.doc, sw_json_root(p.doc), "messages", SW_JSON_ARRAY);
     for (const struct sw_json *m = messages->first; m && p.messages && st >= 0; m = m->next, ++i) {
-        const bool wanted = is_answer(m) && (chat->loss_on == SW_LOSS_ON_ANSWERS || m == last);
+        const bool wanted = counts(m) && (chat->loss_on == SW_LOSS_ON_ANSWERS || m == last);
         if (wanted) {
             st = find_answer(chat, &p, m, i, spans);
         } else if (!sw_json_put_copy(p.doc, p.messages, NULL, m)) {
@@ -303,21 +341,53 @@ done:
     return st;
 }
 
+/* Checks that the template marks each answer once, so that weights find theirs. */
+static sw_status check_marks(const struct sw_json *root, size_t n)
+{
+    size_t n_answers = 0;
+    for (const struct sw_json *m = sw_json_get(root, "messages")->first; m; m = m->next) {
+        n_answers += is_answer(m);
+    }
+    return n == n_answers
+               ? SW_OK
+               : SW_FAIL(SW_E_UNSUP,
+                         "an answer has the weight 0, and the template marks %zu texts of %zu "
+                         "answers; wanted a {%% generation %%} block for each",
+                         n, n_answers);
+}
+
+/* The spans that the template marks, without those of answers of weight 0. */
+static sw_status take_marks(const struct sw_chat *chat, const struct sw_json *root, bool some,
+                            const struct sw_jinja_text *text, struct spans *spans)
+{
+    const size_t n = text->n_spans;
+    const struct sw_json *m = sw_json_get(root, "messages")->first;
+    SW_TRY(some ? check_marks(root, n) : SW_OK);
+    for (size_t i = 0; i < n; ++i) {
+        while (some && !is_answer(m)) {
+            m = m->next;
+        }
+        if ((chat->loss_on == SW_LOSS_ON_ANSWERS || i + 1 == n) && (!some || has_weight(m))) {
+            SW_TRY(add_span(
+                spans, (struct span){.first = text->spans[i].first, .end = text->spans[i].end}));
+        }
+        m = some ? m->next : m;
+    }
+    return SW_OK;
+}
+
 static sw_status find_spans(struct sw_chat *chat, const struct sw_json *root,
                             const struct sw_jinja_text *text, struct spans *spans)
 {
+    bool some = false;
+    SW_TRY(check_weights(chat, root, &some));
     if (chat->loss_on == SW_LOSS_ON_ALL) {
         return SW_OK;
     }
     if (!sw_jinja_marks(template_for(chat, root)->jinja)) {
         return find_answers(chat, root, &text->text, spans);
     }
-    const size_t n = text->n_spans;
-    for (size_t i = chat->loss_on == SW_LOSS_ON_LAST && n > 0 ? n - 1 : 0; i < n; ++i) {
-        SW_TRY(add_span(spans,
-                        (struct span){.first = text->spans[i].first, .end = text->spans[i].end}));
-    }
-    return SW_OK;
+    return take_marks(chat, root, some, text, spans);
 }
 
 /* ---- tokens ---- */

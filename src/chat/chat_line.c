@@ -120,7 +120,12 @@ static sw_status read_turn(const struct reading *in, const struct sw_json *turn,
                        "system, tool or observation",
                        sw_json_name(in->from), (long long)i, from->string);
     }
-    return add_message(in, role, value);
+    const struct sw_json *weight = sw_json_get(turn, "weight");
+    SW_TRY(add_message(in, role, value));
+    if (weight && !sw_json_put_copy(in->to, in->messages->last, "weight", weight)) {
+        return fail_memory(in);
+    }
+    return SW_OK;
 }
 
 /* Reads a "system" key beside the turns, which some files have. */

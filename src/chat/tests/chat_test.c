@@ -291,6 +291,34 @@ static void generation_blocks_decide(void **state)
     sw_chat_close(chat);
 }
 
+#define A0 "{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0}"
+#define A1 "{\"role\":\"assistant\",\"content\":\"a\",\"weight\":1}"
+
+/* With and without generation blocks. */
+static void an_answer_of_weight_0_does_not_count(void **state)
+{
+    (void)state;
+    static const char line[] = "{\"messages\":[" Q "," A0 "," Q "," A1 "," Q "," A "]}";
+    static const char marked[] =
+        LOOP "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% endgeneration %}"
+             "{% else %}{{ m.content }}?{% endif %}{% endfor %}";
+    sw_chat *chat = open_chat(NULL, SW_LOSS_ON_ANSWERS);
+    check_line(chat, line,
+               "<user\nq>\n<assistant\na>\n<user\nq>\n<assistant\n[a>]\n<user\nq>\n"
+               "<assistant\n[a>]\n");
+    check_line(chat,
+               "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},"
+               "{\"from\":\"gpt\",\"value\":\"a\",\"weight\":0}]}",
+               "<user\nq>\n<assistant\na>\n");
+    sw_chat_close(chat);
+    chat = open_chat(marked, SW_LOSS_ON_ANSWERS);
+    check_line(chat, line, "q?a!q?[a!]q?[a!]");
+    sw_chat_close(chat);
+    chat = open_chat(marked, SW_LOSS_ON_LAST);
+    check_line(chat, "{\"messages\":[" Q "," A "," Q "," A0 "]}", "q?a!q?a!");
+    sw_chat_close(chat);
+}
+
 /* Without a special token an answer ends where the texts with and without later messages differ. */
 static void an_answer_without_an_end_token_ends_where_texts_part(void **state)
 {
@@ -535,6 +563,12 @@ static void what_is_wrong_with_a_line_is_named(void **state)
          "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "roles: user and assistant"},
         {LOOP "{{ m.content.nothing.there }}{% endfor %}", "{\"messages\":[" Q "]}",
          "own.jinja:1:"},
+        {NULL, "{\"messages\":[" Q ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}]}",
+         "the weight of message 1 is not 0 or 1"},
+        {NULL, "{\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"weight\":1}," A "]}",
+         "the weight of message 0 is 1"},
+        {LOOP "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
+         "{\"messages\":[" Q "," A0 "]}", "marks 2 texts of 1 answers"},
     };
     for (size_t i = 0; i < SW_LEN(cases); ++i) {
         expect_refusal(cases[i].template, cases[i].line, cases[i].wanted);
@@ -746,6 +780,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(four_kinds_of_lines_are_one_conversation),
     cmocka_unit_test(the_loss_is_on_answers_or_the_last_or_all),
     cmocka_unit_test(generation_blocks_decide),
+    cmocka_unit_test(an_answer_of_weight_0_does_not_count),
     cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
     cmocka_unit_test(every_answer_counts_whatever_the_template),
     cmocka_unit_test(an_end_token_that_takes_in_spaces_ends_an_answer),
