@@ -272,6 +272,10 @@ enum sw_split { SW_SPLIT_TRAIN, SW_SPLIT_VAL };
  * the completion and its end have labels.
  *
  * Chats: each chat is one row of the chat template's tokens. The chat's options select the labels.
+ *
+ * Weights: sample s belongs to file i so often as its weight says, exactly in every 65536 samples.
+ * Each file is a stream or list of its own with its own epochs. Validation without val_files holds
+ * back the last samples of each.
  */
 struct sw_dataset_options {
     const char *const *files;
@@ -287,6 +291,11 @@ struct sw_dataset_options {
     sw_chat *chat; /* makes rows of conversations, borrowed for the call; NULL: chats are refused */
     bool packing;  /* rows hold several documents, chats or prompts: see sw_dataset_fetch_packed */
     const struct sw_task_data *task; /* borrowed for the call; NULL: language modelling */
+    /* [n_files] shares of the training order for each of `files`, of any sum. NULL: the files are
+     * one list, in which each sample comes once an epoch. */
+    const double *weights;
+    /* Samples of a batch: batches then have rows of similar lengths. 0: any rows. */
+    int64_t group_by_length;
 };
 
 /* Data of tasks other than language modelling. Files are JSON lines, tables (.csv, .tsv), SQuAD's

@@ -38,6 +38,7 @@ struct sw_train_options {
     const char *adapter;     /* adapter folder to continue training from; NULL = none */
     const char *const *data; /* [n_data] paths or globs */
     int n_data;
+    const double *data_weights;  /* [n_data] shares of samples; NULL: the files are one list */
     const char *const *val_data; /* [n_val_data]; none: the last tenth of the data */
     int n_val_data;
     const char *tokenizer; /* folder or file; NULL: that of the model folder, or else characters */
@@ -77,16 +78,17 @@ struct sw_train_options {
     int64_t sample_every, sample_tokens; /* steps, 0 = no samples; tokens, 0 = 200 */
     const char *sample_prompt;           /* NULL = BOS, the end-of-text token, or a line break */
     int64_t save_every, keep_last;       /* steps, 0 = at the end only; checkpoints, 0 = all */
-    int export_dtype;  /* enum sw_dtype; -1 = the original dtype of the model, f32 for presets */
-    int64_t ranks;     /* data-parallel ranks, threads of this process; 0 = 1 */
-    double deadline_s; /* longest wait of a rank for the others; 0 = 300 */
-    bool as_text;      /* treat every data file as plain text, whatever its name */
-    bool no_bos;       /* leave out the tokens that the tokenizer puts before a text */
-    bool quiet;        /* do not print a line per step */
-    bool bar;          /* always show a progress bar, also under mpirun */
-    bool no_export;    /* do not write OUTPUT/model */
-    bool export_best;  /* export the checkpoint with the lowest validation loss, not the last */
-    bool profile;      /* print a table of time by operation at the end */
+    int export_dtype;     /* enum sw_dtype; -1 = the original dtype of the model, f32 for presets */
+    int64_t ranks;        /* data-parallel ranks, threads of this process; 0 = 1 */
+    double deadline_s;    /* longest wait of a rank for the others; 0 = 300 */
+    bool as_text;         /* treat every data file as plain text, whatever its name */
+    bool no_bos;          /* leave out the tokens that the tokenizer puts before a text */
+    bool group_by_length; /* the rows of a step have similar lengths */
+    bool quiet;           /* do not print a line per step */
+    bool bar;             /* always show a progress bar, also under mpirun */
+    bool no_export;       /* do not write OUTPUT/model */
+    bool export_best;     /* export the checkpoint with the lowest validation loss, not the last */
+    bool profile;         /* print a table of time by operation at the end */
     const char *metrics_file;    /* Prometheus text, to a file or a stream; NULL = none */
     volatile sig_atomic_t *stop; /* a signal handler sets it to save and stop; NULL = never */
 };
@@ -164,6 +166,7 @@ struct sw_eval_options {
     /* Output file for predictions; NULL: none. Answers are written as {"id": "text"}. Texts that an
      * encoder-decoder generates are written as {"prediction": .., "target": ..}, one per line. */
     const char *predictions;
+    const struct sw_chat_options *chat; /* the chat flags, for preferences; NULL = none is given */
     bool as_text, json;
     sw_comm *comm; /* of this rank; borrowed; NULL = a single rank */
 };

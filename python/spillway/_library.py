@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from . import errors
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 
 OK, PENDING = 0, 1
 _STATUS: Dict[int, Type[errors.SpillwayError]] = {
@@ -149,6 +149,7 @@ class DatasetOptions(Structure):
         ("n_val_files", c_int), ("val_fraction", c_double), ("tokenizer", c_void_p),
         ("vocab_size", c_int64), ("seq_len", c_int64), ("seed", c_uint64), ("as_text", c_bool),
         ("chat", c_void_p), ("packing", c_bool), ("task", c_void_p),
+        ("weights", POINTER(c_double)), ("group_by_length", c_int64),
     ]
 
 
@@ -163,7 +164,7 @@ class TaskOptions(Structure):
 class TrainOptions(Structure):
     _fields_ = [
         ("model", c_char_p), ("adapter", c_char_p), ("data", POINTER(c_char_p)), ("n_data", c_int),
-        ("val_data", POINTER(c_char_p)), ("n_val_data", c_int), ("tokenizer", c_char_p),
+        ("data_weights", POINTER(c_double)), ("val_data", POINTER(c_char_p)), ("n_val_data", c_int), ("tokenizer", c_char_p),
         ("chat_template", c_char_p), ("chat_date", c_char_p), ("loss_on", c_char_p),
         ("task", TaskOptions), ("config_path", c_char_p), ("config_text", c_char_p),
         ("sets", POINTER(c_char_p)), ("n_sets", c_int), ("rates", POINTER(c_char_p)),
@@ -175,7 +176,8 @@ class TrainOptions(Structure):
         ("early_stopping", c_int64), ("sample_every", c_int64),
         ("sample_tokens", c_int64), ("sample_prompt", c_char_p), ("save_every", c_int64),
         ("keep_last", c_int64), ("export_dtype", c_int), ("ranks", c_int64),
-        ("deadline_s", c_double), ("as_text", c_bool), ("no_bos", c_bool), ("quiet", c_bool),
+        ("deadline_s", c_double), ("as_text", c_bool), ("no_bos", c_bool),
+        ("group_by_length", c_bool), ("quiet", c_bool),
         ("bar", c_bool), ("no_export", c_bool), ("export_best", c_bool), ("profile", c_bool),
         ("metrics_file", c_char_p), ("stop", c_void_p),
     ]

@@ -186,6 +186,7 @@ static sw_status evaluate_task(const struct run *run, bool *started)
                                             .seq_len = run->seq_len,
                                             .batches = run->batches,
                                             .predictions = run->predictions,
+                                            .chat = &run->chat,
                                             .as_text = run->as_text,
                                             .json = run->json,
                                             .comm = run->comm};

@@ -63,6 +63,12 @@ int cli_train_table(struct train_flags *flags, struct flag *out)
          "training data: text, JSONL (text or chats) or .bin token shards, or globs of them; "
          "docs/tasks.md has the files of other tasks",
          true},
+        {"--data-weights", FLAG_LIST, &flags->data_weights, "W",
+         "share of the samples for each of --data, of any sum (default: each sample once an "
+         "epoch)",
+         true},
+        {"--group-by-length", FLAG_BOOL, &o->group_by_length, NULL,
+         "put rows of similar lengths into a step", 0},
         {"--val-data", FLAG_LIST, &flags->val_data, "FILE",
          "validation data (default: the last tenth of --data)", true},
         CLI_TASK_FLAGS(flags->task),
@@ -250,10 +256,39 @@ static bool add_edits(struct train_flags *f, long long first, long long last)
     return good;
 }
 
+/* Parses the numbers of --data-weights, one for each of --data. */
+static int resolve_weights(const struct command *command, struct train_flags *f)
+{
+    const int n = f->data_weights.n;
+    if (n == 0) {
+        return -1;
+    }
+    if (n != f->data.n) {
+        return cli_fail(command, CLI_REFUSED, "--data-weights: %d numbers for %d of --data", n,
+                        f->data.n);
+    }
+    f->weights = malloc((size_t)n * sizeof *f->weights);
+    if (!f->weights) {
+        return cli_fail(command, CLI_FAILED, "out of memory");
+    }
+    for (int i = 0; i < n; i++) {
+        char *end;
+        f->weights[i] = strtod(f->data_weights.items[i], &end);
+        if (*end || end == f->data_weights.items[i] || !(f->weights[i] > 0)) {
+            return cli_fail(command, CLI_REFUSED,
+                            "--data-weights: wanted numbers above 0, got \"%s\"",
+                            f->data_weights.items[i]);
+        }
+    }
+    f->o.data_weights = f->weights;
+    return -1;
+}
+
 int cli_train_resolve(const struct command *command, struct train_flags *f)
 {
     long long first = 0, last = 0;
-    const int status = resolve_export(command, f);
+    int status = resolve_export(command, f);
+    status = status < 0 ? resolve_weights(command, f) : status;
     if (status >= 0) {
         return status;
     }
@@ -303,6 +338,8 @@ void cli_train_fini(struct train_flags *f)
     cli_auto_fini(&f->auto_);
     cli_free_words(&f->data);
     cli_free_words(&f->val_data);
+    cli_free_words(&f->data_weights);
+    free(f->weights);
     cli_free_words(&f->sets);
     cli_free_words(&f->rates);
     for (size_t i = 0; i < sizeof f->owned / sizeof f->owned[0]; i++) {

@@ -13,7 +13,8 @@ struct train_flags {
     struct sw_train_options o;
     struct task_flags task;
     struct auto_flags auto_;
-    struct words data, val_data, sets, rates;
+    struct words data, data_weights, val_data, sets, rates;
+    double *weights; /* [data_weights.n] owned */
     const char *dtype, *export, *device, *device_memory, *host_memory, *nvme_space, *trace,
         *trace_steps, *quantize;
     double label_smoothing, epochs;   /* -1 = not given */

@@ -145,6 +145,11 @@ static bool nothing_but_smoothing(const struct sw_config *c)
     return c->spillway.label_smoothing >= 1;
 }
 
+static bool nothing_of_cosines(const struct sw_config *c)
+{
+    return c->spillway.contrastive.scale <= 0;
+}
+
 static bool nothing_of_preferences(const struct sw_config *c)
 {
     return c->spillway.preference.beta <= 0;
@@ -380,6 +385,7 @@ static const struct rule impossible[] = {
      "needs momentum above 0 and no dampening"},
     {"spillway.label_smoothing", nothing_but_smoothing, "wanted a number below 1"},
     {"spillway.preference.beta", nothing_of_preferences, "wanted a number above 0"},
+    {"spillway.contrastive.scale", nothing_of_cosines, "wanted a number above 0"},
     {"spillway.lora.lora_dropout", nothing_into_adapters, "wanted a number below 1"},
     {"spillway.moments", short_moments_of_others,
      "\"bf16\" and \"8bit\" are supported only for Adam and AdamW"},

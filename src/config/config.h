@@ -237,6 +237,12 @@ struct sw_preference_config {
     int64_t log_probs;     /* 0: sums over the tokens of a response; 1: means */
 };
 
+/* The contrastive task. */
+struct sw_contrastive_config {
+    double scale;
+    int64_t pooling; /* 0: mean over tokens; 1: first token */
+};
+
 /* Activation recomputation: activations that backward computes again instead of keeping them. */
 struct sw_recompute {
     int64_t every;  /* keep only the input of every n blocks; 0 = keep all; or SW_CONFIG_AUTO */
@@ -308,6 +314,7 @@ struct sw_spillway_config {
     int quantize;                    /* enum sw_quantized_kind */
     struct sw_lora_config lora;
     struct sw_preference_config preference;
+    struct sw_contrastive_config contrastive;
 };
 
 struct sw_config {

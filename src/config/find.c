@@ -25,6 +25,7 @@ static const struct config_section *const sections[] = {
     &sw_config_table_mesh,
     &sw_config_table_lora,
     &sw_config_table_preference,
+    &sw_config_table_contrastive,
     &sw_config_table_tensor_parallel,
 };
 

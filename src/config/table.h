@@ -90,7 +90,8 @@ extern const size_t sw_config_n_schedulers;
 extern const struct config_section sw_config_table_top, sw_config_table_optimizer,
     sw_config_table_scheduler, sw_config_table_fp16, sw_config_table_bf16,
     sw_config_table_data_types, sw_config_table_spillway, sw_config_table_lora,
-    sw_config_table_preference, sw_config_table_mesh, sw_config_table_tensor_parallel;
+    sw_config_table_preference, sw_config_table_contrastive, sw_config_table_mesh,
+    sw_config_table_tensor_parallel;
 extern const struct config_section sw_config_table_zero, sw_config_table_offload_param,
     sw_config_table_offload_optimizer, sw_config_table_leaf_module, sw_config_table_zenflow,
     sw_config_table_loco, sw_config_table_activation, sw_config_table_aio;

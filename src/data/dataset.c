@@ -4,6 +4,7 @@
 // first is a label exactly once per epoch.
 #include "data/data.h"
 
+#include "data/order.h"
 #include "data/pack.h"
 #include "data/rows.h"
 #include "data/shuffle.h"
@@ -24,18 +25,30 @@ struct corpus {
     struct sw_task_rows of_task;
 };
 
-/* The samples of a split: n samples of one corpus from `first` on. If packed: n rows of documents
- * from `first` on. */
-struct part {
+/* n samples of one corpus from `first` on. If packed: n rows of documents from `first` on. */
+struct piece {
     const struct corpus *corpus;
     int64_t first, n;
+    int64_t before; /* samples of the split in earlier pieces */
     bool packed;
     struct sw_packing packing;
 };
 
+/* The samples of a split: those of the corpora, one after the other. */
+struct part {
+    struct piece *pieces; /* [n_pieces] owned */
+    int n_pieces;
+    int64_t n; /* samples of all of them */
+};
+
 struct sw_dataset {
-    struct corpus corpus, val_corpus; /* val_corpus is used only with separate validation files */
-    struct part parts[2];             /* by enum sw_split */
+    struct corpus *corpora;   /* [n_corpora] one, or one for each weight */
+    struct corpus val_corpus; /* used only with separate validation files */
+    int n_corpora;
+    struct part parts[2]; /* by enum sw_split */
+    struct sw_mix mix;    /* shares of the corpora in the training order */
+    /* Samples of a batch, and samples among which batches of similar lengths are made; 0 = none. */
+    int64_t batch, group;
     int64_t seq_len;
     uint64_t seed;
     int32_t pad;                /* padding id; excluded from the loss */
@@ -51,13 +64,26 @@ static void corpus_fini(struct corpus *corpus)
     sw_task_rows_fini(&corpus->of_task);
 }
 
+static void part_fini(struct part *part)
+{
+    for (int i = 0; i < part->n_pieces; ++i) {
+        sw_packing_fini(&part->pieces[i].packing);
+    }
+    sw_free(part->pieces);
+    *part = (struct part){0};
+}
+
 void sw_dataset_close(struct sw_dataset *dataset)
 {
     if (dataset) {
-        corpus_fini(&dataset->corpus);
+        for (int i = 0; i < dataset->n_corpora; ++i) {
+            corpus_fini(&dataset->corpora[i]);
+        }
+        sw_free(dataset->corpora);
         corpus_fini(&dataset->val_corpus);
-        sw_packing_fini(&dataset->parts[SW_SPLIT_TRAIN].packing);
-        sw_packing_fini(&dataset->parts[SW_SPLIT_VAL].packing);
+        part_fini(&dataset->parts[SW_SPLIT_TRAIN]);
+        part_fini(&dataset->parts[SW_SPLIT_VAL]);
+        sw_mix_fini(&dataset->mix);
         sw_task_form_fini(&dataset->form);
         sw_free(dataset->reference[SW_SPLIT_TRAIN]);
         sw_free(dataset->reference[SW_SPLIT_VAL]);
@@ -337,14 +363,28 @@ done:
     return st;
 }
 
-static sw_status read_files(const struct sw_dataset_options *options, bool validation,
-                            int64_t vocab_size, struct sw_dataset *dataset)
+static sw_status read_files(const struct sw_dataset_options *options, const char *const *files,
+                            int n_files, int64_t vocab_size, const struct sw_dataset *dataset,
+                            struct corpus *corpus)
 {
-    const char *const *files = validation ? options->val_files : options->files;
-    const int n = validation ? options->n_val_files : options->n_files;
-    struct corpus *corpus = validation ? &dataset->val_corpus : &dataset->corpus;
-    return dataset->task->rows == SW_ROWS_TEXT ? read_corpus(options, files, n, vocab_size, corpus)
-                                               : read_task(options, files, n, dataset, corpus);
+    return dataset->task->rows == SW_ROWS_TEXT
+               ? read_corpus(options, files, n_files, vocab_size, corpus)
+               : read_task(options, files, n_files, dataset, corpus);
+}
+
+/* Reads the training files: as one corpus, or, with weights, each of the paths as its own. */
+static sw_status read_training(const struct sw_dataset_options *options, int64_t vocab_size,
+                               struct sw_dataset *dataset)
+{
+    const int n = options->weights ? options->n_files : 1;
+    dataset->corpora = sw_alloc_zero("dataset", (size_t)n, sizeof *dataset->corpora);
+    SW_TRY_ALLOC(dataset->corpora, "a dataset");
+    dataset->n_corpora = n;
+    for (int i = 0; i < n; ++i) {
+        SW_TRY(read_files(options, options->files + i, n > 1 ? 1 : options->n_files, vocab_size,
+                          dataset, &dataset->corpora[i]));
+    }
+    return options->weights ? sw_mix_init(&dataset->mix, options->weights, n) : SW_OK;
 }
 
 /* ---- opening ---- */
@@ -368,27 +408,58 @@ static sw_status check_options(const struct sw_dataset_options *options, int64_t
     return SW_OK;
 }
 
-/* Validation gets the last samples of the corpus, but never all of them. */
-static void split(struct sw_dataset *dataset, double val_fraction)
+static sw_status make_pieces(struct part *part, int n)
 {
-    const int64_t n = n_samples_of(&dataset->corpus, dataset->seq_len);
+    part->pieces = sw_alloc_zero("dataset", (size_t)n, sizeof *part->pieces);
+    SW_TRY_ALLOC(part->pieces, "a dataset");
+    part->n_pieces = n;
+    return SW_OK;
+}
+
+/* Counts the samples of a split, when its pieces are complete. */
+static void count_samples(struct part *part)
+{
+    part->n = 0;
+    for (int i = 0; i < part->n_pieces; ++i) {
+        part->pieces[i].before = part->n;
+        part->n += part->pieces[i].n;
+    }
+}
+
+/* Number of samples of a corpus that are held out: never all of them. */
+static int64_t n_held_out(const struct corpus *corpus, int64_t n, double val_fraction)
+{
     int64_t n_val = (int64_t)floor((double)n * val_fraction);
     n_val = val_fraction > 0.0 && n_val == 0 && n > 1 ? 1 : n_val;
-    if (dataset->corpus.of_task.n_questions > 0) { /* windows of a question stay together */
-        const struct sw_task_row *rows = dataset->corpus.of_task.rows;
+    if (corpus->of_task.n_questions > 0) { /* windows of a question stay together */
+        const struct sw_task_row *rows = corpus->of_task.rows;
         while (n_val > 0 && n_val < n && rows[n - n_val].question == rows[n - n_val - 1].question) {
             n_val++;
         }
         n_val = n_val < n ? n_val : 0;
     }
-    dataset->parts[SW_SPLIT_TRAIN] = (struct part){.corpus = &dataset->corpus, .n = n - n_val};
-    dataset->parts[SW_SPLIT_VAL] =
-        (struct part){.corpus = &dataset->corpus, .first = n - n_val, .n = n_val};
+    return n_val;
 }
 
-/* Packs the documents of a part into rows. The split comes first: a row belongs to one part, and
+/* Validation gets the last samples of each corpus. */
+static sw_status split(struct sw_dataset *dataset, double val_fraction)
+{
+    SW_TRY(make_pieces(&dataset->parts[SW_SPLIT_TRAIN], dataset->n_corpora));
+    SW_TRY(make_pieces(&dataset->parts[SW_SPLIT_VAL], dataset->n_corpora));
+    for (int i = 0; i < dataset->n_corpora; ++i) {
+        const struct corpus *corpus = &dataset->corpora[i];
+        const int64_t n = n_samples_of(corpus, dataset->seq_len);
+        const int64_t n_val = n_held_out(corpus, n, val_fraction);
+        dataset->parts[SW_SPLIT_TRAIN].pieces[i] = (struct piece){.corpus = corpus, .n = n - n_val};
+        dataset->parts[SW_SPLIT_VAL].pieces[i] =
+            (struct piece){.corpus = corpus, .first = n - n_val, .n = n_val};
+    }
+    return SW_OK;
+}
+
+/* Packs the documents of a piece into rows. The split comes first: a row belongs to one part, and
  * validation is not biased towards short documents. */
-static sw_status pack_part(struct part *part, int64_t seq_len)
+static sw_status pack_piece(struct piece *part, int64_t seq_len)
 {
     int64_t *lengths = sw_alloc("packing", ((size_t)part->n + 1) * sizeof(*lengths));
     SW_TRY_ALLOC(lengths, "the rows");
@@ -437,25 +508,68 @@ static sw_status find_task(const struct sw_dataset_options *options, const struc
 /* Validation pictures must have the same classes as the training pictures. */
 static sw_status check_classes(const struct sw_dataset *dataset)
 {
-    const struct sw_pictures *trained = &dataset->corpus.of_task.images.pictures;
     const struct sw_pictures *others = &dataset->val_corpus.of_task.images.pictures;
-    return trained->n > 0 && others->n > 0 ? sw_pictures_same_classes(trained, others) : SW_OK;
+    for (int i = 0; i < dataset->n_corpora; ++i) {
+        const struct sw_pictures *trained = &dataset->corpora[i].of_task.images.pictures;
+        SW_TRY(trained->n > 0 && others->n > 0 ? sw_pictures_same_classes(trained, others) : SW_OK);
+    }
+    return SW_OK;
 }
 
 /* Reads the validation files. Records that are also trained on are not read again. */
 static sw_status read_val(const struct sw_dataset_options *options, int64_t vocab_size,
                           struct sw_dataset *dataset)
 {
+    struct part *part = &dataset->parts[SW_SPLIT_VAL];
     const bool same = options->val_files == options->files &&
-                      options->n_val_files == options->n_files &&
+                      options->n_val_files == options->n_files && dataset->n_corpora == 1 &&
                       dataset->task->rows != SW_ROWS_TEXT;
-    const struct corpus *corpus = same ? &dataset->corpus : &dataset->val_corpus;
+    const struct corpus *corpus = same ? &dataset->corpora[0] : &dataset->val_corpus;
     if (!same) {
-        SW_TRY(read_files(options, true, vocab_size, dataset));
+        SW_TRY(read_files(options, options->val_files, options->n_val_files, vocab_size, dataset,
+                          &dataset->val_corpus));
         SW_TRY(check_classes(dataset));
     }
-    dataset->parts[SW_SPLIT_VAL] =
-        (struct part){.corpus = corpus, .n = n_samples_of(corpus, dataset->seq_len)};
+    part_fini(part);
+    SW_TRY(make_pieces(part, 1));
+    part->pieces[0] = (struct piece){.corpus = corpus, .n = n_samples_of(corpus, dataset->seq_len)};
+    return SW_OK;
+}
+
+/* Metrics of other tasks than text and preferences go through the rows of one corpus. */
+static sw_status check_mix(const struct sw_dataset_options *options, const struct sw_task *task)
+{
+    const bool scored = task->rows != SW_ROWS_TEXT && task->rows != SW_ROWS_PREFERENCES;
+    if (options->weights && scored && options->n_val_files == 0 && options->val_fraction > 0 &&
+        options->n_files > 1) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "task \"%s\": data with weights is validated on files of its own; wanted "
+                       "--val-data",
+                       task->name);
+    }
+    return SW_OK;
+}
+
+/* Batches of similar lengths are made among this many of them, as in transformers. */
+enum { GROUPED_BATCHES = 50 };
+
+static sw_status set_group(const struct sw_dataset_options *options, struct sw_dataset *dataset)
+{
+    const enum corpus_shape shape = dataset->corpora[0].shape;
+    const int64_t n = dataset->parts[SW_SPLIT_TRAIN].n, batch = options->group_by_length;
+    if (batch == 0) {
+        return SW_OK;
+    }
+    if (batch < 0 || options->packing || shape == SHAPE_STREAM ||
+        dataset->task->rows == SW_ROWS_IMAGES) {
+        return SW_FAIL(SW_E_CONFIG, "group_by_length: %s",
+                       batch < 0               ? "wanted a number of samples"
+                       : options->packing      ? "packed rows are full"
+                       : shape == SHAPE_STREAM ? "the rows of running text have one length"
+                                               : "images have no length");
+    }
+    dataset->batch = batch;
+    dataset->group = batch * sw_min_i64(sw_max_i64(n / (4 * batch), 1), GROUPED_BATCHES);
     return SW_OK;
 }
 
@@ -470,6 +584,7 @@ sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_da
     }
     SW_TRY(check_options(options, vocab_size));
     SW_TRY(find_task(options, &task));
+    SW_TRY(check_mix(options, task));
     struct sw_dataset *dataset = sw_alloc_zero("dataset", 1, sizeof(*dataset));
     SW_TRY_ALLOC(dataset, "a dataset");
     dataset->seq_len = options->seq_len;
@@ -479,14 +594,19 @@ sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_da
     if (task->rows != SW_ROWS_TEXT) {
         SW_TRY_OR(fail, sw_task_form_init(&dataset->form, task, options, vocab_size));
     }
-    SW_TRY_OR(fail, read_files(options, false, vocab_size, dataset));
-    split(dataset, options->n_val_files > 0 ? 0.0 : options->val_fraction);
+    SW_TRY_OR(fail, read_training(options, vocab_size, dataset));
+    SW_TRY_OR(fail, split(dataset, options->n_val_files > 0 ? 0.0 : options->val_fraction));
     if (options->n_val_files > 0) {
         SW_TRY_OR(fail, read_val(options, vocab_size, dataset));
     }
-    for (int i = 0; i < 2 && options->packing; ++i) {
-        SW_TRY_OR(fail, pack_part(&dataset->parts[i], dataset->seq_len));
+    for (int i = 0; i < 2; ++i) {
+        struct part *part = &dataset->parts[i];
+        for (int k = 0; k < part->n_pieces && options->packing; ++k) {
+            SW_TRY_OR(fail, pack_piece(&part->pieces[k], dataset->seq_len));
+        }
+        count_samples(part);
     }
+    SW_TRY_OR(fail, set_group(options, dataset));
     *out = dataset;
     return SW_OK;
 fail:
@@ -506,30 +626,50 @@ static int64_t corpus_tokens(const struct corpus *corpus)
 
 int64_t sw_dataset_n_tokens(const struct sw_dataset *dataset)
 {
-    return corpus_tokens(&dataset->corpus) + corpus_tokens(&dataset->val_corpus);
+    int64_t n = corpus_tokens(&dataset->val_corpus);
+    for (int i = 0; i < dataset->n_corpora; ++i) {
+        n += corpus_tokens(&dataset->corpora[i]);
+    }
+    return n;
 }
 
 bool sw_dataset_is_templated(const struct sw_dataset *dataset)
 {
-    return dataset->corpus.templated;
+    bool templated = false;
+    for (int i = 0; i < dataset->n_corpora; ++i) {
+        templated = templated || dataset->corpora[i].templated;
+    }
+    return templated;
 }
 
 int64_t sw_dataset_n_documents(const struct sw_dataset *dataset, enum sw_split split)
 {
-    const struct corpus *corpus = dataset->parts[split].corpus;
-    return corpus->rows.n + corpus->of_task.n_documents;
+    int64_t n = 0;
+    for (int i = 0; i < dataset->parts[split].n_pieces; ++i) {
+        const struct corpus *corpus = dataset->parts[split].pieces[i].corpus;
+        n += corpus->rows.n + corpus->of_task.n_documents;
+    }
+    return n;
 }
 
 int64_t sw_dataset_n_cut(const struct sw_dataset *dataset, enum sw_split split)
 {
-    const struct corpus *corpus = dataset->parts[split].corpus;
-    return corpus->rows.n_cut + corpus->of_task.n_cut;
+    int64_t n = 0;
+    for (int i = 0; i < dataset->parts[split].n_pieces; ++i) {
+        const struct corpus *corpus = dataset->parts[split].pieces[i].corpus;
+        n += corpus->rows.n_cut + corpus->of_task.n_cut;
+    }
+    return n;
 }
 
 int64_t sw_dataset_n_dropped(const struct sw_dataset *dataset, enum sw_split split)
 {
-    const struct corpus *corpus = dataset->parts[split].corpus;
-    return corpus->rows.n_dropped + corpus->of_task.n_dropped;
+    int64_t n = 0;
+    for (int i = 0; i < dataset->parts[split].n_pieces; ++i) {
+        const struct corpus *corpus = dataset->parts[split].pieces[i].corpus;
+        n += corpus->rows.n_dropped + corpus->of_task.n_dropped;
+    }
+    return n;
 }
 
 bool sw_dataset_put_steps(const struct sw_dataset *dataset, struct sw_str *out)
@@ -537,7 +677,7 @@ bool sw_dataset_put_steps(const struct sw_dataset *dataset, struct sw_str *out)
     if (dataset->task->rows == SW_ROWS_IMAGES) {
         sw_image_steps_text(&dataset->form.steps, out);
     }
-    return dataset->corpus.of_task.images.pictures.n > 0;
+    return dataset->corpora[0].of_task.images.pictures.n > 0;
 }
 
 /* ---- kinds of files ---- */
@@ -628,7 +768,7 @@ static void blank_row(const struct sw_dataset *dataset, const struct row_out *ou
 }
 
 /* Writes documents one after another, then padding. */
-static void read_rows(const struct sw_dataset *dataset, const struct part *part, int64_t at,
+static void read_rows(const struct sw_dataset *dataset, const struct piece *part, int64_t at,
                       const struct row_out *out)
 {
     const int64_t first = part->packed ? part->packing.first[at] : at;
@@ -647,26 +787,115 @@ static void read_rows(const struct sw_dataset *dataset, const struct part *part,
     }
 }
 
-/* Index of the sample in its corpus, or among the rows of its part; -1 for a blank row. */
-static int64_t place_of(const struct sw_dataset *dataset, enum sw_split split, int64_t sample)
+/* A sample of a piece: its index in the corpus, or among the rows of a packed piece. -1: a blank
+ * row. */
+struct place {
+    const struct piece *piece;
+    int64_t at;
+};
+
+static struct place place_in(const struct piece *piece, int64_t i)
 {
-    const struct part *part = &dataset->parts[split];
-    const int64_t first = part->packed ? 0 : part->first;
-    if (split == SW_SPLIT_VAL) {
-        return sample < part->n ? first + sample : -1;
-    }
-    return first + sw_shuffle(dataset->seed, sample / part->n, part->n, sample % part->n);
+    return (struct place){piece, (piece->packed ? 0 : piece->first) + i};
 }
 
-static sw_status read_row(const struct sw_dataset *dataset, const struct part *part, int64_t at,
+/* Sample i of a split, in the order of the files. */
+static struct place in_order(const struct part *part, int64_t i)
+{
+    int k = 0;
+    if (i >= part->n) {
+        return (struct place){&part->pieces[0], -1};
+    }
+    while (i >= part->pieces[k].before + part->pieces[k].n) {
+        k++;
+    }
+    return place_in(&part->pieces[k], i - part->pieces[k].before);
+}
+
+/* Sample i of the training order, before lengths are grouped. */
+static struct place shuffled(const struct sw_dataset *dataset, int64_t i)
+{
+    const struct sw_mixed mixed = sw_mix_at(&dataset->mix, dataset->seed, i);
+    const struct piece *piece = &dataset->parts[SW_SPLIT_TRAIN].pieces[mixed.source];
+    /* equal lists of two sources do not run in parallel */
+    const uint64_t seed = dataset->seed + (uint64_t)mixed.source * UINT64_C(0x9e3779b97f4a7c15);
+    return place_in(piece,
+                    sw_shuffle(seed, mixed.number / piece->n, piece->n, mixed.number % piece->n));
+}
+
+/* Tokens of a sample; of the longer one of two rows. */
+static int64_t length_of(const struct place *place)
+{
+    const struct corpus *corpus = place->piece->corpus;
+    if (corpus->shape == SHAPE_ROWS) {
+        return sw_rows_at(&corpus->rows, place->at).n;
+    }
+    if (corpus->of_task.sides) {
+        const struct sw_task_side *sides = corpus->of_task.sides + 2 * place->at;
+        return sw_max_i64(sides[0].n, sides[1].n);
+    }
+    const struct sw_task_row *row = &corpus->of_task.rows[place->at];
+    return row->n + sw_max_i64(row->n_second, 0);
+}
+
+/* A reader of samples. It keeps the group of samples that it looked at last. */
+struct cursor {
+    const struct sw_dataset *dataset;
+    enum sw_split split;
+    bool in_order;           /* the samples of the training split as in the files */
+    struct sw_length *items; /* [2 group] the group in its order, then scratch; NULL = none yet */
+    int64_t number;          /* of the group */
+};
+
+static void cursor_fini(struct cursor *cursor)
+{
+    sw_free(cursor->items);
+}
+
+static sw_status look_at_group(struct cursor *cursor, int64_t number)
+{
+    const struct sw_dataset *d = cursor->dataset;
+    const size_t bytes = 2 * (size_t)d->group * sizeof *cursor->items;
+    if (cursor->items && cursor->number == number) {
+        return SW_OK;
+    }
+    cursor->items = cursor->items ? cursor->items : sw_alloc("dataset", bytes);
+    SW_TRY_ALLOC(cursor->items, "the lengths of rows");
+    cursor->number = number;
+    for (int64_t i = 0; i < d->group; ++i) {
+        const int64_t sample = number * d->group + i;
+        const struct place place = shuffled(d, sample);
+        cursor->items[i] = (struct sw_length){length_of(&place), sample};
+    }
+    sw_lengths_group(cursor->items, d->group, d->batch, d->seed, number, cursor->items + d->group);
+    return SW_OK;
+}
+
+static sw_status find(struct cursor *cursor, int64_t sample, struct place *out)
+{
+    const struct sw_dataset *d = cursor->dataset;
+    if (cursor->split == SW_SPLIT_VAL || cursor->in_order) {
+        *out = in_order(&d->parts[cursor->split], sample);
+        return SW_OK;
+    }
+    if (d->group > 0) {
+        SW_TRY(look_at_group(cursor, sample / d->group));
+        sample = cursor->items[sample % d->group].sample;
+    }
+    *out = shuffled(d, sample);
+    return SW_OK;
+}
+
+static sw_status read_row(const struct sw_dataset *dataset, const struct place *place,
                           const struct row_out *out)
 {
-    if (at < 0) {
+    const struct corpus *corpus = place->piece->corpus;
+    if (place->at < 0) {
         blank_row(dataset, out);
-    } else if (part->corpus->shape == SHAPE_ROWS) {
-        read_rows(dataset, part, at, out);
+    } else if (corpus->shape == SHAPE_ROWS) {
+        read_rows(dataset, place->piece, place->at, out);
     } else {
-        SW_TRY(read_window(dataset, part->corpus, at, out->ids, out->labels));
+        SW_TRY(read_window(dataset, corpus, place->at, out->ids, out->labels));
         for (int64_t t = 0; t < dataset->seq_len; ++t) {
             put_token(out, t, out->ids[t], out->labels[t], (int32_t)t, 1);
         }
@@ -688,17 +917,21 @@ static sw_status check_range(const struct sw_dataset *dataset, enum sw_split spl
 static sw_status fetch(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
                        int64_t n_rows, const struct row_out *out)
 {
-    const struct part *part = &dataset->parts[split];
+    struct cursor cursor = {.dataset = dataset, .split = split};
+    sw_status st = SW_OK;
     SW_TRY(check_range(dataset, split, first, n_rows));
     if (dataset->task->rows != SW_ROWS_TEXT) {
         return SW_FAIL(SW_E_ARG, "dataset: rows of the task \"%s\" are fetched by names of inputs",
                        dataset->task->name);
     }
-    for (int64_t row = 0; row < n_rows; ++row) {
+    for (int64_t row = 0; row < n_rows && st >= 0; ++row) {
         const struct row_out one = row_of(out, row * dataset->seq_len);
-        SW_TRY(read_row(dataset, part, place_of(dataset, split, first + row), &one));
+        struct place place;
+        st = find(&cursor, first + row, &place);
+        st = st < 0 ? st : read_row(dataset, &place, &one);
     }
-    return SW_OK;
+    cursor_fini(&cursor);
+    return st;
 }
 
 sw_status sw_dataset_fetch(const struct sw_dataset *dataset, enum sw_split split, int64_t first,
@@ -748,18 +981,26 @@ static sw_status fetch_task(const struct sw_dataset *dataset, enum sw_split spli
                             int64_t first, int64_t n_rows, const struct sw_row_input *inputs,
                             int n_inputs)
 {
-    const struct part *part = &dataset->parts[split];
-    const struct sw_task_part of = {&dataset->form, &part->corpus->of_task,   part->first, part->n,
-                                    split,          dataset->reference[split]};
+    struct cursor cursor = {.dataset = dataset, .split = split, .in_order = in_order};
+    sw_status st = SW_OK;
     SW_TRY(check_range(dataset, split, first, n_rows));
-    for (int64_t row = 0; row < n_rows; ++row) {
-        const int64_t sample = first + row;
-        const int64_t at = !in_order          ? place_of(dataset, split, sample)
-                           : sample < part->n ? part->first + sample
-                                              : -1;
-        SW_TRY(sw_task_put_row(&of, at, sample, inputs, n_inputs, row));
+    for (int64_t row = 0; row < n_rows && st >= 0; ++row) {
+        struct place place;
+        SW_TRY_OR(done, find(&cursor, first + row, &place));
+        const struct piece *piece = place.piece;
+        const float *reference = dataset->reference[split];
+        const struct sw_task_part of = {.form = &dataset->form,
+                                        .rows = &piece->corpus->of_task,
+                                        .first = piece->first,
+                                        .n = piece->n,
+                                        .split = split,
+                                        .reference =
+                                            reference ? reference + 2 * piece->before : NULL};
+        SW_TRY_OR(done, sw_task_put_row(&of, place.at, first + row, inputs, n_inputs, row));
     }
-    return SW_OK;
+done:
+    cursor_fini(&cursor);
+    return st;
 }
 
 sw_status sw_dataset_fetch_in_order(const struct sw_dataset *dataset, enum sw_split split,
@@ -782,22 +1023,29 @@ sw_status sw_dataset_set_reference(struct sw_dataset *dataset, enum sw_split spl
     return SW_OK;
 }
 
+static uint64_t hash_sides(uint64_t h, const struct piece *piece)
+{
+    const struct sw_task_rows *rows = &piece->corpus->of_task;
+    h = sw_hash(h, &piece->n, sizeof piece->n);
+    for (int64_t r = 0; r < piece->n; r++) {
+        const struct sw_task_row *row = &rows->rows[piece->first + r];
+        h = sw_hash(sw_hash(h, &row->label, sizeof row->label), &row->question,
+                    sizeof row->question);
+        for (int side = 0; side < 2; side++) {
+            const struct sw_task_side *s = &rows->sides[2 * (piece->first + r) + side];
+            h = sw_hash(h, &s->n, 3 * sizeof s->n);
+            h = sw_hash(h, rows->ids.ptr + s->first, (size_t)s->n * sizeof *rows->ids.ptr);
+        }
+    }
+    return h;
+}
+
 uint64_t sw_dataset_hash_sides(const struct sw_dataset *dataset)
 {
     uint64_t h = sw_hash_str(0, dataset->task->name);
     for (int i = 0; i < 2; i++) {
-        const struct part *part = &dataset->parts[i];
-        const struct sw_task_rows *rows = &part->corpus->of_task;
-        h = sw_hash(h, &part->n, sizeof part->n);
-        for (int64_t r = 0; r < part->n; r++) {
-            const struct sw_task_row *row = &rows->rows[part->first + r];
-            h = sw_hash(sw_hash(h, &row->label, sizeof row->label), &row->question,
-                        sizeof row->question);
-            for (int side = 0; side < 2; side++) {
-                const struct sw_task_side *s = &rows->sides[2 * (part->first + r) + side];
-                h = sw_hash(h, &s->n, 3 * sizeof s->n);
-                h = sw_hash(h, rows->ids.ptr + s->first, (size_t)s->n * sizeof *rows->ids.ptr);
-            }
+        for (int k = 0; k < dataset->parts[i].n_pieces; k++) {
+            h = hash_sides(h, &dataset->parts[i].pieces[k]);
         }
     }
     return h;
@@ -818,27 +1066,34 @@ sw_status sw_dataset_fetch_inputs(const struct sw_dataset *dataset, enum sw_spli
 sw_status sw_score_open(const struct sw_dataset *dataset, enum sw_split split, FILE *predictions,
                         struct sw_score **out)
 {
-    const struct part *part = &dataset->parts[split];
+    const struct piece *piece = &dataset->parts[split].pieces[0];
     if (dataset->task->rows == SW_ROWS_TEXT) {
         return SW_FAIL(SW_E_ARG, "rows of text have no metric but the loss");
     }
-    return sw_score_open_part(&dataset->form, &part->corpus->of_task, part->first, part->n,
+    SW_ASSERT(dataset->parts[split].n_pieces == 1);
+    return sw_score_open_part(&dataset->form, &piece->corpus->of_task, piece->first, piece->n,
                               predictions, out);
+}
+
+static int64_t tokens_of(const struct piece *piece)
+{
+    const int64_t n = piece->packed ? piece->packing.first[piece->n] : piece->n;
+    int64_t n_tokens = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        n_tokens += sw_rows_at(&piece->corpus->rows, piece->first + i).n - 1;
+    }
+    return n_tokens;
 }
 
 double sw_dataset_padding(const struct sw_dataset *dataset, enum sw_split split)
 {
     const struct part *part = &dataset->parts[split];
-    const struct sw_rows *rows = &part->corpus->rows;
-    int64_t n_documents = part->n, n_tokens = 0;
-    if (part->corpus->shape != SHAPE_ROWS || part->n == 0) {
-        return 0;
+    int64_t n_rows = 0, n_tokens = 0;
+    for (int i = 0; i < part->n_pieces; ++i) {
+        if (part->pieces[i].corpus->shape == SHAPE_ROWS) {
+            n_rows += part->pieces[i].n;
+            n_tokens += tokens_of(&part->pieces[i]);
+        }
     }
-    if (part->packed) {
-        n_documents = part->packing.first[part->n];
-    }
-    for (int64_t i = 0; i < n_documents; ++i) {
-        n_tokens += sw_rows_at(rows, part->first + i).n - 1;
-    }
-    return 1 - (double)n_tokens / ((double)part->n * (double)dataset->seq_len);
+    return n_rows > 0 ? 1 - (double)n_tokens / ((double)n_rows * (double)dataset->seq_len) : 0;
 }

@@ -222,6 +222,33 @@ static sw_status encode_texts(struct sw_task_reading *in, const struct sw_json_d
     return SW_OK;
 }
 
+/* Two texts that belong together, each of which becomes a row. */
+static sw_status add_contrast(struct sw_task_reading *in, const struct sw_json_doc *doc,
+                              const struct sw_json *record)
+{
+    static const char *const firsts[] = {"anchor", "query", "question", "sentence1", NULL};
+    static const char *const seconds[] = {"positive", "answer", "document", "sentence2", NULL};
+    const struct sw_field_wanted a = {in->columns.text[0], firsts, "--text-column"};
+    const struct sw_field_wanted b = {in->columns.text[1], seconds, "--text-column"};
+    const int64_t room = in->form->T - n_special(&in->form->single);
+    const struct sw_json *texts[2];
+    struct sw_task_row row = {0};
+    if (sw_json_get(record, "negative")) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: \"negative\": other pairs of the batch are the negatives; those of "
+                       "files are not built in this version",
+                       sw_json_name(doc));
+    }
+    SW_TRY(sw_record_get_text(doc, record, &a, &texts[0]));
+    SW_TRY(sw_record_get_text(doc, record, &b, &texts[1]));
+    SW_TRY(encode_field(in, doc, texts[0], &row.first, &row.n));
+    SW_TRY(encode_field(in, doc, texts[1], &row.second, &row.n_second));
+    in->rows->n_cut += row.n > room || row.n_second > room;
+    cut(in, sw_max_i64(row.n - room, 0), &row.first, &row.n);
+    cut(in, sw_max_i64(row.n_second - room, 0), &row.second, &row.n_second);
+    return sw_task_add_row(in, &row);
+}
+
 static sw_status add_bit(struct sw_task_reading *in, const struct sw_json_doc *doc,
                          const struct sw_json *value, int64_t i)
 {
@@ -664,10 +691,11 @@ static sw_status add_question(struct sw_task_reading *in, const struct sw_json_d
 typedef sw_status (*add_fn)(struct sw_task_reading *in, const struct sw_json_doc *doc,
                             const struct sw_json *record);
 static const add_fn adders[] = {
-    [SW_ROWS_MASKED] = add_pieces,    [SW_ROWS_PAIRS] = add_sentences,
-    [SW_ROWS_SPANS] = add_pieces,     [SW_ROWS_TARGETS] = add_target,
-    [SW_ROWS_LABELS] = add_labelled,  [SW_ROWS_WORDS] = add_words,
-    [SW_ROWS_ANSWERS] = add_question, [SW_ROWS_PREFERENCES] = sw_task_add_preference,
+    [SW_ROWS_MASKED] = add_pieces,     [SW_ROWS_PAIRS] = add_sentences,
+    [SW_ROWS_SPANS] = add_pieces,      [SW_ROWS_TARGETS] = add_target,
+    [SW_ROWS_LABELS] = add_labelled,   [SW_ROWS_WORDS] = add_words,
+    [SW_ROWS_ANSWERS] = add_question,  [SW_ROWS_PREFERENCES] = sw_task_add_preference,
+    [SW_ROWS_CONTRAST] = add_contrast,
 };
 
 static sw_status add_record(void *ctx, const struct sw_json_doc *doc, const struct sw_json *record)

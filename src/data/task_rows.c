@@ -247,6 +247,7 @@ static sw_status place_row(const struct sw_task_form *form, const struct sw_row_
                  {"end_positions", &out->end},
                  {"pixel_values", &out->pixels},
                  {SW_TASK_REFERENCE, &out->reference},
+                 {SW_TASK_OFFSETS, &out->reference},
                  {"kinds", &out->kinds}};
     *out = (struct row){0};
     for (int k = 0; k < n_inputs; k++) {
@@ -576,6 +577,30 @@ static sw_status put_preference(const struct sw_task_part *part, int64_t at,
     return SW_OK;
 }
 
+/* Two texts that belong together. What the loss reads is not of the data. */
+static sw_status put_contrast(const struct sw_task_part *part, int64_t at,
+                              const struct sw_row_input *inputs, int n_inputs, int64_t row)
+{
+    for (int side = 0; side < 2; side++) {
+        struct row out;
+        int64_t begin[2];
+        SW_TRY(place_row(part->form, inputs, n_inputs, 2 * row + side, &out));
+        out.numbers = NULL;
+        if (!out.ids) {
+            return SW_FAIL(SW_E_ARG, "task \"%s\": its rows have input_ids",
+                           part->form->task->name);
+        }
+        if (at < 0) {
+            blank_row(part->form, &out);
+            continue;
+        }
+        const struct sw_task_row *from = &part->rows->rows[at];
+        const struct text texts[2] = {side == 0 ? first_of(part, from) : second_of(part, from)};
+        wrap(part->form, texts, false, &out, begin);
+    }
+    return SW_OK;
+}
+
 sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t sample,
                           const struct sw_row_input *inputs, int n_inputs, int64_t row)
 {
@@ -583,6 +608,9 @@ sw_status sw_task_put_row(const struct sw_task_part *part, int64_t at, int64_t s
     const struct sw_task_form *form = part->form;
     if (form->task->rows == SW_ROWS_PREFERENCES) {
         return put_preference(part, at, inputs, n_inputs, row);
+    }
+    if (form->task->rows == SW_ROWS_CONTRAST) {
+        return put_contrast(part, at, inputs, n_inputs, row);
     }
     const struct sw_draw draw = {form->seed, sample, part->split};
     SW_TRY(place_row(form, inputs, n_inputs, row, &out));

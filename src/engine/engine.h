@@ -119,8 +119,9 @@ struct sw_engine_routers {
 };
 /* False: the model has no experts. */
 bool sw_engine_routers(const sw_engine *e, struct sw_engine_routers *out);
-/* The log-probability of each row of the batch that sw_engine_evaluate ran last, [rows]. */
-sw_status sw_engine_log_probs(sw_engine *e, float *out);
+/* An output of the batch that sw_engine_evaluate ran last: "log_probs" of preferences, [rows], or
+ * "embeddings" of the contrastive task, [rows, width]. */
+sw_status sw_engine_evaluated(sw_engine *e, const char *name, float *out);
 
 /* Losses of the last step on this rank: sum and count of each term of each micro-batch, [local,
  * terms + totals, 2]. */

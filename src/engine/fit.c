@@ -36,6 +36,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         sw_output(g, "loss", loss);
         return loss;
     }
+    const bool vectors = e->weights.model->task->rows == SW_ROWS_CONTRAST;
     const struct sw_forward_spec forward = {
         .batch = r->batch * (r->cache > 0 ? 1 : e->sizes.rows),
         .tokens = r->tokens,
@@ -48,10 +49,11 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         .smoothing = c->label_smoothing,
         .preference = {.kind = c->preference.loss == SW_PREFERENCE_LOSS_IPO ? SW_PREFERENCE_IPO
                                                                             : SW_PREFERENCE_SIGMOID,
-                       .beta = c->preference.beta,
+                       .beta = vectors ? c->contrastive.scale : c->preference.beta,
                        .desirable = c->preference.desirable,
                        .undesirable = c->preference.undesirable,
                        .mean = c->preference.log_probs == 1},
+        .pools_first = c->contrastive.pooling == 1,
         .capacity_factor = c->capacity_factor,
         .router_aux_loss = c->router_aux_loss,
         .router_z_loss = c->router_z_loss,

@@ -434,14 +434,13 @@ sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double 
     return SW_OK;
 }
 
-sw_status sw_engine_log_probs(sw_engine *e, float *out)
+sw_status sw_engine_evaluated(sw_engine *e, const char *name, float *out)
 {
     const struct sw_port *port =
-        e->programs.eval < 0
-            ? NULL
-            : sw_program_output(&e->plan->programs[e->programs.eval], "log_probs", 0);
+        e->programs.eval < 0 ? NULL
+                             : sw_program_output(&e->plan->programs[e->programs.eval], name, 0);
     return port ? sw_engine_read_output(e, port, out)
-                : SW_FAIL(SW_E_ARG, "the program has no log-probabilities of responses");
+                : SW_FAIL(SW_E_ARG, "the program has no output \"%s\"", name);
 }
 
 sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_sum,

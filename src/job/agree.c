@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the inputs of a training over all ranks, beyond what their engines compare: samples of
-// each split of the data, and the flags.
+// each split of the data, and the flags. Puts the results of all ranks in the order of samples.
 #include <string.h>
 
-#include "job/private.h"
+#include "job/training.h"
 
 /* At most this many samples of each split are compared, spread evenly. */
 enum { MOST_SAMPLES = 2048 };
@@ -53,4 +53,24 @@ sw_status sw_job_agree(sw_comm *comm, const sw_dataset *dataset, const struct sw
     SW_TRY(made);
     SW_TRY(made_too);
     return sw_engine_compare(comm, items, 2);
+}
+
+/* The rank whose micro-batches data rank r computes, and that has its results. */
+static int rank_of(const struct sw_engine_facts *facts, int r)
+{
+    int place[SW_AXIS_COUNT] = {0};
+    sw_mesh_place_batch(&facts->mesh, r, place);
+    return sw_mesh_rank(&facts->mesh, place);
+}
+
+void sw_job_in_order(const struct job *job, const float *all, int64_t n, int64_t width, float *out)
+{
+    const int ranks = job->facts.data.size;
+    const int64_t rounds = sw_ceil_div(sw_ceil_div(n, job->batch), ranks);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t k = i / job->batch;
+        const int64_t round = rank_of(&job->facts, (int)(k % ranks)) * rounds + k / ranks;
+        memcpy(out + width * i, all + width * (round * job->batch + i % job->batch),
+               (size_t)width * sizeof *out);
+    }
 }

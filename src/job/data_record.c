@@ -210,6 +210,20 @@ static sw_status add_chat(struct record *r, const sw_chat *chat)
     return SW_OK;
 }
 
+/* Omits what is not set, as in the records of earlier versions. */
+static sw_status add_order(struct record *r, const struct sw_data_record_options *o)
+{
+    struct sw_json *root = sw_json_root(r->doc);
+    struct sw_json *weights =
+        o->weights ? sw_json_put(r->doc, root, "weights", SW_JSON_ARRAY) : NULL;
+    bool good = weights || !o->weights;
+    for (int i = 0; i < o->n_files && weights && good; i++) {
+        good = sw_json_put_f64(r->doc, weights, NULL, o->weights[i]);
+    }
+    good = good && (o->group == 0 || sw_json_put_i64(r->doc, root, "group_by_length", o->group));
+    return good ? SW_OK : fail_memory();
+}
+
 static sw_status fill(struct record *r, const struct sw_data_record_options *o)
 {
     struct sw_json *root = sw_json_root(r->doc);
@@ -221,6 +235,7 @@ static sw_status fill(struct record *r, const struct sw_data_record_options *o)
     if (o->n_val_files > 0) {
         SW_TRY(add_files(r, "val_files", o->val_files, o->n_val_files));
     }
+    SW_TRY(add_order(r, o));
     if (o->chat) {
         SW_TRY(add_chat(r, o->chat));
     }

@@ -158,9 +158,10 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
                 .profile = o->profile,
                 .load_unverified = o->no_verify},
         .seed = o->has_seed ? o->seed : 42,
-        .train.wanted = true,
-        .evaluate = {.loss = o->eval_every > 0,
-                     .logits = sw_job_counts_metrics(job) && !sw_job_has_totals(job)},
+        /* a step embeds its rows twice, and a draw would differ */
+        .train = {.wanted = true, .no_dropout = sw_job_is_contrast(job)},
+        .evaluate = {.loss = o->eval_every > 0 || sw_job_is_contrast(job),
+                     .logits = sw_job_counts_metrics(job) && sw_job_has_score(job)},
         .generate.wanted = o->sample_every > 0 && job->tokenizer,
         .plan = {.resume_from = resume_from(job), .rates = o->rates, .n_rates = o->n_rates},
     };
@@ -318,6 +319,8 @@ sw_status sw_job_open_dataset(struct job *job)
         .as_text = o->as_text,
         .chat = job->chat.chat,
         .packing = job->facts.config->spillway.packing,
+        .weights = o->data_weights,
+        .group_by_length = o->group_by_length ? job->micro_batches * job->batch : 0,
         .task = sw_job_is_text(job) ? NULL : &job->task.data,
     };
     job->packed = options.packing;
@@ -331,10 +334,11 @@ sw_status sw_job_make_batches(struct job *job)
 {
     const int64_t n = sw_max_i64(job->local, 1); /* validation needs at least one */
     SW_TRY(sw_job_shared_open(job->facts.world.size, &job->shared));
-    if (sw_job_counts_metrics(job) && !sw_job_has_totals(job)) {
+    if (sw_job_counts_metrics(job) && sw_job_has_score(job)) {
         SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
     }
-    return sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows);
+    SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows));
+    return sw_job_open_contrast(job);
 }
 
 /* Appends how pictures become pixels. A no-op for other data. */
@@ -369,6 +373,8 @@ sw_status sw_job_tell_engine(struct job *job)
         .chat = job->chat.chat,
         .templated = sw_dataset_is_templated(job->dataset),
         .n_samples = sw_dataset_n_samples(job->dataset, SW_SPLIT_TRAIN),
+        .weights = o->data_weights,
+        .group = o->group_by_length ? job->micro_batches * job->batch : 0,
     };
     const sw_status st = task.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the task")
                                      : sw_data_record(&options, &job->data);

@@ -28,6 +28,7 @@ struct sw_job_task {
     const char **names;                 /* [data.n_labels]; NULL: classes are numbers */
     struct sw_str preprocessor;         /* path of the model's preprocessor, for images */
     struct sw_job_reference *reference; /* reference.c; NULL = the task has none */
+    struct sw_job_contrast *contrast;   /* NULL: another task */
 };
 /* Chooses the task from the model and the flags, and the classes from the flags, the model or the
  * files. trains: images whose classes differ from the model's get a new head. */
@@ -167,6 +168,8 @@ struct sw_data_record_options {
     const char *task;              /* from sw_job_task_text; NULL: next-token prediction on text */
     bool templated;                /* texts are wrapped in the tokenizer's template */
     int64_t n_samples;             /* per epoch */
+    const double *weights;         /* [n_files]; NULL: the files are one list */
+    int64_t group;                 /* samples of a batch of similar lengths; 0: any lengths */
 };
 /* Records the files that a training reads: names, sizes and digests. Reads each file whole. */
 sw_status sw_data_record(const struct sw_data_record_options *options, struct sw_json_doc **out);

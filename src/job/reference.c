@@ -192,26 +192,6 @@ static sw_status share(const struct job *job, struct sw_job_reference *r)
 
 /* ---- computing them ---- */
 
-/* The rank whose micro-batches data rank r computes, and that has its results. */
-static int rank_of(const struct sw_engine_facts *facts, int r)
-{
-    int place[SW_AXIS_COUNT] = {0};
-    sw_mesh_place_batch(&facts->mesh, r, place);
-    return sw_mesh_rank(&facts->mesh, place);
-}
-
-/* all: [ranks, rounds, batch, 2], of all ranks; out: [n, 2] by sample */
-static void put_in_order(const struct job *job, const float *all, int64_t n, float *out)
-{
-    const int ranks = job->facts.data.size;
-    const int64_t rounds = sw_ceil_div(sw_ceil_div(n, job->batch), ranks);
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t k = i / job->batch;
-        const int64_t round = rank_of(&job->facts, (int)(k % ranks)) * rounds + k / ranks;
-        memcpy(out + 2 * i, all + 2 * (round * job->batch + i % job->batch), 2 * sizeof *out);
-    }
-}
-
 /* Computes the values of a split: micro-batch k by data rank k % R, as in a step, so that they do
  * not depend on the number of ranks. */
 static sw_status compute_split(struct job *job, enum sw_split split, float *out)
@@ -233,14 +213,14 @@ static sw_status compute_split(struct job *job, enum sw_split split, float *out)
         SW_TRY_OR(done,
                   sw_job_rows_fetch_in_order(&job->rows, job->dataset, split, k * batch, batch));
         SW_TRY_OR(done, sw_engine_evaluate(job->engine, &job->rows.batches[0], sums));
-        SW_TRY_OR(done, sw_engine_log_probs(job->engine, mine + j * width));
+        SW_TRY_OR(done, sw_engine_evaluated(job->engine, "log_probs", mine + j * width));
     }
     if (job->facts.world.size > 1) {
         SW_TRY_OR(done, sw_comm_all_gather(job->comm, mine, all, slice, "the reference"));
     } else {
         memcpy(all, mine, slice);
     }
-    put_in_order(job, all, n, out);
+    sw_job_in_order(job, all, n, 2, out);
 done:
     sw_work_end();
     sw_free(mine);

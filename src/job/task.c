@@ -339,7 +339,8 @@ sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_task_size
             bytes += (size_t)sw_shape_elems(&view->shape) * 4;
         }
     }
-    r->memory = sw_alloc("train", (size_t)n * bytes);
+    r->memory =
+        sw_alloc_zero("train", (size_t)n, bytes); /* the data may leave inputs as they are */
     r->tensors = sw_alloc_zero("train", (size_t)(n * r->n_inputs), sizeof *r->tensors);
     r->batches = sw_alloc_zero("train", (size_t)n, sizeof *r->batches);
     SW_TRY_ALLOC(r->memory && r->tensors && r->batches ? r : NULL, "the batch");

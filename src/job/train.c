@@ -180,6 +180,7 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
         SW_TRY(
             sw_job_fetch(job, SW_SPLIT_TRAIN, sw_engine_samples(job->engine) + k * job->batch, j));
     }
+    SW_TRY(sw_job_contrast(job));
     SW_TRY(sw_train_batch(job->engine, job->rows.batches, job->local, &step->report));
     numbers[SW_JOB_STEP_NS] = sw_now_ns() - begin;
     sw_executor_queue_times(job->facts.executor, after);
@@ -373,6 +374,7 @@ static void tear_down(struct job *job)
     sw_job_settings_fini(&job->told.writing);
     sw_job_measure_close(&job->measure);
     sw_job_close_reference(job);
+    sw_job_close_contrast(job);
     sw_job_task_close(&job->task);
     sw_job_shared_close(&job->shared);
     sw_json_close(job->data);

@@ -67,10 +67,10 @@ struct job {
     struct sw_job_shared shared;
     struct told told;
     int64_t batch, tokens, micro_batches;
-    int64_t local;                 /* micro-batches of this rank */
-    bool packed;                   /* rows hold several documents */
-    struct sw_job_rows rows;       /* [local] micro-batches */
-    struct sw_job_measure measure; /* outputs for the metrics */
+    int64_t local;                    /* micro-batches of this rank */
+    bool packed;                      /* rows hold several documents */
+    struct sw_job_rows rows;          /* [local] micro-batches */
+    struct sw_job_measure measure;    /* outputs for the metrics */
     struct sw_job_start start;
     double began_s, val_loss, loss;
     struct sw_job_patience patience;
@@ -89,6 +89,12 @@ static inline bool sw_job_is_answered(const struct job *job)
     return task->rows == SW_ROWS_TARGETS || task->rows == SW_ROWS_SPANS;
 }
 
+/* Does a step compare the vectors of all its rows? */
+static inline bool sw_job_is_contrast(const struct job *job)
+{
+    return job->task.task->rows == SW_ROWS_CONTRAST;
+}
+
 static inline bool sw_job_is_images(const struct job *job)
 {
     return job->task.task->rows == SW_ROWS_IMAGES;
@@ -98,6 +104,12 @@ static inline bool sw_job_is_images(const struct job *job)
 static inline bool sw_job_has_totals(const struct job *job)
 {
     return job->task.task->rows == SW_ROWS_PREFERENCES;
+}
+
+/* Are metrics computed from the model's outputs for each row? */
+static inline bool sw_job_has_score(const struct job *job)
+{
+    return !sw_job_has_totals(job) && !sw_job_is_contrast(job);
 }
 
 /* Units in a step, for its speed: images, or tokens for other tasks. */
@@ -160,6 +172,21 @@ sw_status sw_job_prepare_reference(struct job *job);
 /* Gives them to the dataset. SW_E_CONFIG: they are those of other rows. */
 sw_status sw_job_give_reference(struct job *job);
 void sw_job_close_reference(struct job *job);
+
+/* agree.c. Puts numbers of samples, [world, rounds, batch, width] by rank, in the order of samples:
+ * out [n, width]. */
+void sw_job_in_order(const struct job *job, const float *all, int64_t n, int64_t width, float *out);
+
+/* ---- contrast.c: vectors of pairs against those of the global batch ---- */
+/* Allocates what steps need; a no-op for other tasks. SW_E_UNSUP: an axis that cuts rows. */
+sw_status sw_job_open_contrast(struct job *job);
+/* Computes the vectors of the fetched micro-batches of all ranks, and from them what the loss of a
+ * step reads. A no-op for other tasks. Collective. */
+sw_status sw_job_contrast(struct job *job);
+/* Adds the loss of a batch of validation, whose pairs are each other's negatives: sum and count of
+ * losses, and of pairs whose own vector is the nearest. */
+sw_status sw_job_contrast_validate(struct job *job, int64_t first, double sums[4]);
+void sw_job_close_contrast(struct job *job);
 
 /* ---- validate.c ---- */
 /* Runs a validation. Collective. */

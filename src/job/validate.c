@@ -21,6 +21,20 @@ static sw_status look_at_batches(struct job *job, int64_t n_batches, double *ter
     return SW_OK;
 }
 
+/* The same for vectors of pairs. */
+static sw_status look_at_vectors(struct job *job, int64_t n_batches, double *terms)
+{
+    double sums[4] = {0};
+    for (int64_t i = 0; i < n_batches; i++) {
+        SW_TRY(sw_job_fetch(job, SW_SPLIT_VAL, i * job->batch, 0));
+        SW_TRY(sw_job_contrast_validate(job, i * job->batch, sums));
+    }
+    terms[0] = sums[0];
+    terms[1] = sums[1];
+    job->measure.of[SW_METRIC_ACCURACY] = sums[3] > 0 ? sums[2] / sums[3] : NAN;
+    return SW_OK;
+}
+
 /* The default limit on batches for language models. */
 enum { TEXT_BATCHES = 16 };
 
@@ -29,16 +43,17 @@ static bool has_labelled_rows(const struct sw_task *task)
 {
     return task->rows == SW_ROWS_LABELS || task->rows == SW_ROWS_WORDS ||
            task->rows == SW_ROWS_ANSWERS || task->rows == SW_ROWS_IMAGES ||
-           task->rows == SW_ROWS_PREFERENCES;
+           task->rows == SW_ROWS_PREFERENCES || task->rows == SW_ROWS_CONTRAST;
 }
 
 static int64_t count_batches(const struct job *job)
 {
     const int64_t asked = job->options->eval_batches;
     const int64_t all = sw_ceil_div(sw_dataset_n_samples(job->dataset, SW_SPLIT_VAL), job->batch);
-    return asked > 0                           ? sw_min_i64(all, asked)
-           : has_labelled_rows(job->task.task) ? all
-                                               : sw_min_i64(all, TEXT_BATCHES);
+    return asked > 0 ? sw_min_i64(all, asked)
+           : has_labelled_rows(job->task.task) || job->options->data_weights
+               ? all
+               : sw_min_i64(all, TEXT_BATCHES);
 }
 
 struct sw_job_coverage sw_job_validated(const struct job *job)
@@ -52,11 +67,13 @@ sw_status sw_job_validate(struct job *job)
 {
     double terms[SW_ENGINE_MAX_SUMS] = {0};
     struct sw_score *score = NULL;
-    if (sw_job_counts_metrics(job) && !sw_job_has_totals(job)) {
+    if (sw_job_counts_metrics(job) && sw_job_has_score(job)) {
         SW_TRY(sw_score_open(job->dataset, SW_SPLIT_VAL, NULL, &score));
     }
     /* padding rows after the last have no labels, so each row counts once */
-    const sw_status st = look_at_batches(job, count_batches(job), terms, score);
+    const sw_status st = sw_job_is_contrast(job)
+                             ? look_at_vectors(job, count_batches(job), terms)
+                             : look_at_batches(job, count_batches(job), terms, score);
     if (st >= 0) {
         job->val_loss = terms[1] > 0 ? sw_engine_mean_loss(job->engine, terms) : NAN;
         job->steps.validated = sw_engine_step(job->engine);

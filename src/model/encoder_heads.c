@@ -72,6 +72,54 @@ static void classes(const struct sw_encoder *m, struct sw_head *head, sw_value h
     sw_head_term(head, 0, linear(m, head->g, m->names.classifier, x, m->super.labels));
 }
 
+/* [R,C] of ones, which all elements of vectors count by. */
+static sw_value all_count(sw_graph *g, enum sw_dtype dtype, int64_t rows, int64_t width)
+{
+    const int64_t n = rows * width;
+    const float one = 1;
+    char name[64], *ones = sw_alloc("model", (size_t)n * sw_dtype_bytes(dtype));
+    if (!ones) {
+        sw_graph_fail(g, SW_E_NOMEM, "out of host memory for the model");
+        return SW_NO_VALUE;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        sw_convert(dtype, ones + (size_t)i * sw_dtype_bytes(dtype), SW_F32, &one, 1);
+    }
+    snprintf(name, sizeof name, "vectors.ones.%lld", (long long)rows);
+    const sw_value out = sw_constant(g, name, dtype, SW_SHAPE(rows, width), ones);
+    sw_free(ones);
+    return out;
+}
+
+/* The vectors of texts, and the loss that is linear in them: vector times gradient, and an
+ * offset. */
+static void vectors(const struct sw_encoder *m, struct sw_head *head, sw_value h)
+{
+    sw_graph *g = head->g;
+    const struct sw_forward_spec *spec = head->spec;
+    const struct sw_model *model = &m->super;
+    const int64_t rows = spec->batch, width = model->width;
+    const sw_value pooled =
+        spec->pools_first ? sw_reshape(g, sw_slice(g, h, 1, 0, 1), SW_SHAPE(rows, width))
+                          : sw_masked_mean(g, h, sw_model_input(g, model, spec, "attention_mask"));
+    const sw_value e = sw_to_statistic(g, pooled);
+    if (g->status < 0) {
+        return;
+    }
+    const enum sw_dtype dtype = g->values[e].dtype;
+    sw_output(g, model->task->losses[0].output, e);
+    struct sw_preference_spec loss = {.attrs = spec->preference, .kinds = SW_NO_VALUE};
+    loss.attrs.kind = SW_PREFERENCE_LINEAR;
+    loss.x = sw_mul(g, e, sw_cast(g, sw_model_input(g, model, spec, "labels"), dtype));
+    loss.counts = all_count(g, dtype, rows, width);
+    loss.reference = sw_model_input(g, model, spec, SW_TASK_OFFSETS);
+    sw_value values, totals;
+    head->loss = sw_preference_loss(g, &loss, &values, &totals);
+    if (head->loss >= 0) {
+        sw_output(g, "totals", totals);
+    }
+}
+
 sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
                          const struct sw_forward_spec *spec, sw_value h, sw_value table)
 {
@@ -87,8 +135,10 @@ sw_value sw_encoder_head(const struct sw_encoder *m, sw_graph *g,
         tokens(m, &head, h);
     } else if (strcmp(task, "answers") == 0) {
         answers(m, &head, h);
-    } else if (m->super.task->n_losses > 0) {
+    } else if (strcmp(task, "embed") != 0) {
         classes(m, &head, h);
+    } else if (m->super.task->n_losses > 0 && spec->has_labels) {
+        vectors(m, &head, h);
     } else if (spec->want_logits) {
         sw_output(g, "hidden", h);
     }

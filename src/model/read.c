@@ -468,13 +468,21 @@ sw_status sw_model_put_task(const struct sw_model *model, const char *const *lab
 
 /* ---- inputs ---- */
 
+/* Numbers of a row of labels: the classes, or the elements of a vector. */
+static int64_t n_labels(const struct sw_model *model)
+{
+    const bool vectors =
+        model->task->n_losses > 0 && model->task->losses[0].kind == SW_LOSS_CONTRAST;
+    return vectors ? model->width : model->labels;
+}
+
 struct sw_task_sizes sw_model_sizes(const struct sw_model *model,
                                     const struct sw_forward_spec *spec)
 {
     return (struct sw_task_sizes){{[SW_DIM_BATCH] = spec->batch,
                                    [SW_DIM_TOKENS] = spec->tokens,
                                    [SW_DIM_TARGETS] = spec->targets,
-                                   [SW_DIM_LABELS] = model->labels,
+                                   [SW_DIM_LABELS] = n_labels(model),
                                    [SW_DIM_CHANNELS] = model->channels,
                                    [SW_DIM_HEIGHT] = model->image_height,
                                    [SW_DIM_WIDTH] = model->image_width}};

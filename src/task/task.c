@@ -53,6 +53,8 @@ static const struct sw_task_input kto_inputs[] = {IDS,
                                                   LABEL_ROW("kinds")};
 static const struct sw_task_input reward_inputs[] = {IDS,       MASK,    TYPES,
                                                      POSITIONS, LENGTHS, NUMBER_ROW("labels")};
+static const struct sw_task_input contrast_inputs[] = {
+    IDS, MASK, TYPES, POSITIONS, NUMBERS, NUMBER_ROW(SW_TASK_OFFSETS)};
 static const struct sw_task_input trunk_inputs[] = {IDS, MASK, TYPES, POSITIONS};
 static const struct sw_task_input image_inputs[] = {PIXELS, LABEL_ROW("labels")};
 static const struct sw_task_input image_number_inputs[] = {PIXELS, NUMBERS};
@@ -77,6 +79,8 @@ static const struct sw_task_loss kto_losses[] = {
     {SW_LOSS_UNPAIRED, "labels", "logits", NULL, 1, true}};
 static const struct sw_task_loss reward_losses[] = {
     {SW_LOSS_REWARD, "labels", "logits", NULL, 1, false}};
+static const struct sw_task_loss contrast_losses[] = {
+    {SW_LOSS_CONTRAST, "labels", "embeddings", NULL, 1, false}};
 static const struct sw_task_loss answer_losses[] = {
     {SW_LOSS_PLACE, "start_positions", "start_logits", NULL, 0.5, false},
     {SW_LOSS_PLACE, "end_positions", "end_logits", NULL, 0.5, false}};
@@ -106,6 +110,7 @@ static const enum sw_metric of_orpo[] = {SW_METRIC_REWARDS_ACCURACIES,
 static const enum sw_metric of_kto[] = {SW_METRIC_REWARDS_MARGINS,  SW_METRIC_REWARDS_CHOSEN,
                                         SW_METRIC_REWARDS_REJECTED, SW_METRIC_LOGPS_CHOSEN,
                                         SW_METRIC_LOGPS_REJECTED,   SW_METRIC_KL};
+static const enum sw_metric of_contrast[] = {SW_METRIC_ACCURACY};
 static const enum sw_metric of_reward[] = {SW_METRIC_ACCURACY, SW_METRIC_MARGIN,
                                            SW_METRIC_MEAN_REWARD};
 
@@ -141,6 +146,8 @@ static const struct sw_task tasks[] = {
      ROW(kto_inputs, kto_losses, of_kto)},
     {"reward", "a score, higher for the preferred response", "regression", SW_ROWS_PREFERENCES,
      ROW(reward_inputs, reward_losses, of_reward)},
+    {"contrastive", "vectors: similar ones for texts that belong together", "embed",
+     SW_ROWS_CONTRAST, ROW(contrast_inputs, contrast_losses, of_contrast)},
     {"embed", "nothing: texts become vectors", "embed", SW_ROWS_NONE, trunk_inputs,
      (int)SW_LEN(trunk_inputs), NULL, 0, NULL, 0},
     {"images", "one of several classes for an image", "images", SW_ROWS_IMAGES,

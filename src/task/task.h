@@ -62,7 +62,11 @@ enum sw_loss_kind {
     SW_LOSS_PREFERENCE, /* DPO or IPO; i32 labels of tokens */
     SW_LOSS_ODDS,       /* ORPO; i32 labels of tokens */
     SW_LOSS_UNPAIRED,   /* KTO; i32 labels of tokens */
-    SW_LOSS_REWARD      /* a number a row; f32 labels: 1, or NaN for a row that does not count */
+    SW_LOSS_REWARD,     /* a number a row; f32 labels: 1, or NaN for a row that does not count */
+    /* Vectors of pairs against those of all pairs of the global batch. A step computes all vectors
+     * first. labels are then the loss's gradients by the row's vector, and SW_TASK_OFFSETS what the
+     * loss is besides vector times gradient. */
+    SW_LOSS_CONTRAST
 };
 /* One term of the loss: weight times the mean over its own labels. The loss of a batch is the sum
  * of its terms. */
@@ -121,6 +125,7 @@ enum sw_row_kind {
     SW_ROWS_ANSWERS,     /* a question and a window of a context */
     SW_ROWS_IMAGES,      /* an image with a class, several classes, or a number */
     SW_ROWS_PREFERENCES, /* a prompt with a chosen and a rejected response */
+    SW_ROWS_CONTRAST,    /* two texts that belong together, a row each */
     SW_ROWS_NONE         /* no rows: the task has no loss */
 };
 
@@ -138,11 +143,12 @@ struct sw_task {
     int n_metrics;
 };
 
-/* Rows of a micro-batch that a sample takes: 2 for preferences. */
+/* Rows of a micro-batch that a sample takes: 2 for pairs. */
 static inline int sw_task_rows(const struct sw_task *task)
 {
-    return task->rows == SW_ROWS_PREFERENCES ? 2 : 1;
+    return task->rows == SW_ROWS_PREFERENCES || task->rows == SW_ROWS_CONTRAST ? 2 : 1;
 }
+#define SW_TASK_OFFSETS "offsets"
 /* Name of the input with the log-probabilities of the reference model. */
 #define SW_TASK_REFERENCE "reference_log_probs"
 

@@ -292,6 +292,33 @@ static void compare_templates(struct changes *c, const struct sw_json *was,
     }
 }
 
+/* "0.7 0.3", or "none". */
+static void put_weights(const struct sw_json *record, char *buf, size_t cap)
+{
+    const struct sw_json *weights = sw_json_get(record, "weights");
+    size_t n = 0;
+    snprintf(buf, cap, "none");
+    for (const struct sw_json *w = weights ? weights->first : NULL; w && n < cap; w = w->next) {
+        n += (size_t)snprintf(buf + n, cap - n, "%s%g", n > 0 ? " " : "", w->number);
+    }
+}
+
+/* The order of samples: shares of files, and the size of batches of similar lengths. */
+static void compare_order(struct changes *c, const struct sw_json *was, const struct sw_json *is)
+{
+    char old_text[160], new_text[160];
+    put_weights(was, old_text, sizeof old_text);
+    put_weights(is, new_text, sizeof new_text);
+    if (strcmp(old_text, new_text) != 0) {
+        add_change(c, "weights of the data", old_text, new_text);
+    }
+    if (count_of(was, "group_by_length") != count_of(is, "group_by_length")) {
+        snprintf(old_text, sizeof old_text, "%lld", (long long)count_of(was, "group_by_length"));
+        snprintf(new_text, sizeof new_text, "%lld", (long long)count_of(is, "group_by_length"));
+        add_change(c, "samples of a batch of similar lengths", old_text, new_text);
+    }
+}
+
 static void compare_data(struct changes *c, const struct sw_json *was, const struct sw_json *is)
 {
     const bool digests = strcmp(string_of(was, "digest"), string_of(is, "digest")) == 0;
@@ -317,6 +344,7 @@ static void compare_data(struct changes *c, const struct sw_json *was, const str
     if (strcmp(string_of(was, "task"), string_of(is, "task")) != 0) {
         add_change(c, "task", string_of(was, "task"), string_of(is, "task"));
     }
+    compare_order(c, was, is);
     if (c->n == 0 && count_of(was, "samples") != count_of(is, "samples")) {
         snprintf(old_text, sizeof old_text, "%lld", (long long)count_of(was, "samples"));
         snprintf(new_text, sizeof new_text, "%lld (--eval-every holds back a part)",

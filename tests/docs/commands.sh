@@ -145,6 +145,7 @@ prepare() {
         printf '{"prompt": "%s + %s?", "chosen": "It is %s.", "rejected": "It is %s."}\n' \
             $((i % 10)) $((i / 10)) $((i % 10 + i / 10)) $((i % 10 + i / 10 + 1))
     done > pairs.jsonl
+    for i in {0..99}; do printf '{"anchor": "%s + %s?", "positive": "It is %s"}\n' $i $i $((i + i)); done > answers.jsonl
     for i in {0..39}; do echo "$((i % 2)),\"$(letters | cut -c $((i + 1))-)\""; done > rows.csv
     { echo label,text; cat rows.csv; } | tee train.csv > test.csv
     {

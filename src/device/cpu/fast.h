@@ -67,8 +67,8 @@ struct cpu_attention {
     int64_t position; /* absolute index of query 0 */
     int64_t window;   /* 0 = none */
     bool causal;
-    float scale, cap;               /* cap 0 = none */
-    float slope;                    /* added to the scores per key position; 0 = none */
+    float scale, cap; /* cap 0 = none */
+    float slope;      /* added to the scores per key position; 0 = none */
     bool bf16_slopes;
     const int32_t *mask, *segments; /* [s] or NULL */
     const float *bias;              /* [t,s] or NULL */

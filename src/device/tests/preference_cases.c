@@ -71,6 +71,7 @@ bool case_linear_ce_grad_by_row(struct op_case *c, enum sw_dtype dtype, int vari
 /* ---- PREFERENCE ---- */
 
 static const struct sw_preference_attrs losses[] = {
+    {.kind = SW_PREFERENCE_LINEAR, .beta = 20, .has_reference = true},
     {.kind = SW_PREFERENCE_SIGMOID, .beta = 0.1, .has_reference = true},
     {.kind = SW_PREFERENCE_SIGMOID, .beta = 0.5, .smoothing = 0.2, .has_reference = true},
     {.kind = SW_PREFERENCE_IPO, .beta = 0.3, .mean = true, .has_reference = true},

@@ -173,7 +173,7 @@ static void check_log_probs(const struct case_ *c, const char *model, const char
     const struct sw_batch batch = batch_of(rows, 0, samples, tensors);
     sw_engine *e = open_engine(c, model, rows, (int)samples, false);
     assert_int_equal(sw_engine_evaluate(e, &batch, sums), SW_OK);
-    assert_int_equal(sw_engine_log_probs(e, out), SW_OK);
+    assert_int_equal(sw_engine_evaluated(e, "log_probs", out), SW_OK);
     for (int64_t r = 0; r < rows->n; r++) {
         char path[96];
         const bool shift = samples > pairs && r % 2 == 1;

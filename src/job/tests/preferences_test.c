@@ -38,6 +38,11 @@ static int make_folder(void **state)
                       (char)('a' + i % 2), c, c, c);
     }
     test_put("pairs.jsonl", sw_str_text(&pairs));
+    const char *last = sw_str_text(&pairs) + pairs.len; /* the last tenth: two of 24 pairs */
+    for (int n = 0; n < 3; n += *last == '\n') {
+        last--;
+    }
+    test_put("held_out.jsonl", last + 1);
     sw_str_fini(&pairs);
     return 0;
 }
@@ -152,6 +157,60 @@ static void a_preference_is_learned_with_the_same_bits_everywhere(void **state)
     same_weights("kto", "kto2");
 }
 
+/* The number of a key in the result of an evaluation. */
+static double evaluated(const char *task, const char *model, const char *reference, const char *key)
+{
+    char folder[256], of[300], name[64], line[1024] = "";
+    const char *data = test_at("held_out.jsonl");
+    const char *sets[] = {"spillway.seed=42", of};
+    bool started;
+    FILE *out = tmpfile();
+    assert_non_null(out);
+    snprintf(folder, sizeof folder, "%s/model", test_at(model));
+    snprintf(of, sizeof of, "spillway.preference.reference=%s", test_at(reference));
+    snprintf(name, sizeof name, "\"%s\":", key);
+    const struct sw_chat_options chat = {.template_path = "none"};
+    const struct sw_eval_options o = {.model = folder,
+                                      .tokenizer = test_folder(),
+                                      .data = &data,
+                                      .n_data = 1,
+                                      .task.name = task,
+                                      .sets = sets,
+                                      .n_sets = 2,
+                                      .batch = 2,
+                                      .seq_len = 24,
+                                      .chat = &chat,
+                                      .json = true};
+    if (sw_eval(&o, out, &started) < 0) {
+        fail_msg("%s: %s", task, sw_error_message());
+    }
+    rewind(out);
+    assert_non_null(fgets(line, sizeof line, out));
+    fclose(out);
+    const char *at = strstr(line, name);
+    assert_non_null(at);
+    return strtod(at + strlen(name), NULL);
+}
+
+/* eval computes what the validation of the run did, on the same pairs. */
+static void evaluations_are_validations(void **state)
+{
+    static const struct {
+        const char *task, *key;
+    } rows[] = {{"dpo", "rewards/margins"}, {"kto", "kl"}, {"orpo", "nll_loss"}};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        char val[64], out[32];
+        snprintf(out, sizeof out, "seen-%s", rows[i].task);
+        snprintf(val, sizeof val, "val_%s", rows[i].key);
+        const struct sw_train_result r = run((struct run){.task = rows[i].task, .out = out});
+        const double loss = evaluated(rows[i].task, out, "config.json", "loss");
+        const double number = evaluated(rows[i].task, out, "config.json", rows[i].key);
+        assert_true(fabs(loss - r.val_loss) < 1e-5 * fabs(loss) + 1e-9);
+        assert_true(fabs(number - metric(out, val)) < 1e-4 * fabs(number) + 1e-7);
+    }
+}
+
 static void other_losses_are_learned(void **state)
 {
     (void)state;
@@ -241,6 +300,7 @@ static void bad_records_are_named(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_preference_is_learned_with_the_same_bits_everywhere),
+    cmocka_unit_test(evaluations_are_validations),
     cmocka_unit_test(other_losses_are_learned),
     cmocka_unit_test(chats_are_compared_by_their_last_answers),
     cmocka_unit_test(the_reference_is_computed_once),

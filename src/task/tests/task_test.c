@@ -18,15 +18,16 @@ static void each_label_has_a_loss_and_each_loss_a_label(void **state)
             const struct sw_task_input *labels = sw_task_input_of(task, task->losses[k].labels);
             assert_true(labels && labels->is_label);
             const enum sw_loss_kind kind = task->losses[k].kind;
-            const bool numbers =
-                kind == SW_LOSS_BITS || kind == SW_LOSS_SQUARES || kind == SW_LOSS_REWARD;
+            const bool numbers = kind == SW_LOSS_BITS || kind == SW_LOSS_SQUARES ||
+                                 kind == SW_LOSS_REWARD || kind == SW_LOSS_CONTRAST;
             assert_int_equal(labels->dtype, numbers ? SW_F32 : SW_I32);
             assert_int_equal(labels->pad, SW_PAD_IGNORED);
         }
         for (int k = 0; k < task->n_inputs; k++) {
             const struct sw_task_input *input = &task->inputs[k];
-            const bool compared =
-                strcmp(input->name, SW_TASK_REFERENCE) == 0 || strcmp(input->name, "kinds") == 0;
+            const bool compared = strcmp(input->name, SW_TASK_REFERENCE) == 0 ||
+                                  strcmp(input->name, SW_TASK_OFFSETS) == 0 ||
+                                  strcmp(input->name, "kinds") == 0;
             assert_int_equal(input->is_label,
                              compared || sw_task_loss_of(task, input->name) != NULL);
             assert_ptr_equal(sw_task_input_of(task, input->name), input); /* names are unique */

@@ -5,7 +5,7 @@
 
 enum { THREADS = 256 };
 /* Kinds of losses, in the order of enum sw_preference_kind, and places in the totals. */
-enum { SIGMOID, IPO, ORPO, KTO, REWARD };
+enum { SIGMOID, IPO, ORPO, KTO, REWARD, LINEAR };
 enum {
     CHOSEN,
     REJECTED = 2,
@@ -64,6 +64,11 @@ SW_DEVICE struct pair_loss loss_of_pair(const struct gpu_preference_args &p, dou
         out.loss = -chosen - p.beta * out.more;
         out.d_chosen = -1 + p.beta * sigmoid_of(-out.odds) / expm1(chosen);
         out.d_rejected = -p.beta * sigmoid_of(-out.odds) / expm1(rejected);
+        return out;
+    }
+    if (p.kind == LINEAR) {
+        out.loss = -chosen - rejected;
+        out.d_chosen = out.d_rejected = -1;
         return out;
     }
     if (p.kind == IPO) {
