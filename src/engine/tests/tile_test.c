@@ -363,8 +363,8 @@ static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
     }
 }
 
-/* All experts of a block together exceed the budget, and the matrices of one do not. A matrix is a
- * tile. */
+/* All experts of a block together exceed the budget, and the matrices of one do not, with kernels
+ * that have no workspace. A matrix is a tile. */
 static void experts_have_tiles_within_a_budget(void **state)
 {
     static const char model[] =
@@ -380,7 +380,8 @@ static void experts_have_tiles_within_a_budget(void **state)
         "{\"lr\": 0.001}}, \"zero_optimization\": {\"stage\": 3, "
         "\"stage3_param_persistence_threshold\": 1000, \"offload_param\": {\"device\": \"nvme\", "
         "\"nvme_path\": \"%s\"}, \"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": "
-        "\"%s\"}}, \"spillway\": {\"device_memory\": 700000, \"recompute\": \"blocks\"}}",
+        "\"%s\"}}, \"spillway\": {\"kernels\": \"reference\", \"device_memory\": 700000, "
+        "\"recompute\": \"blocks\"}}",
         test_folder(), test_folder());
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = model,
