@@ -81,6 +81,36 @@ static sw_status dequantize(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_dequantize = {.query = query_dequantize, .run = dequantize};
 
+static void query_inverse_norms(const struct gpu_device *dev, const struct sw_op_desc *desc,
+                                struct sw_kernel_info *out)
+{
+    const enum sw_dtype dtype = desc->in[0].dtype;
+    (void)dev;
+    out->supported =
+        gpu_is_float(dtype) && desc->in[1].dtype == dtype && desc->in[2].dtype == dtype;
+}
+
+static sw_status inverse_norms(const struct gpu_call *call)
+{
+    const struct sw_view *a = &call->desc->in[1], *b = &call->desc->in[2];
+    const struct sw_weight_attrs *attrs = &call->desc->op->attrs.weight;
+    struct gpu_inverse_norms_args args = {
+        .w = call->in[0],
+        .a = call->in[1],
+        .b = call->in[2],
+        .y = call->out[0],
+        .rows = b->shape.dims[0],
+        .width = sw_shape_last(&a->shape),
+        .rank = a->shape.dims[0],
+        .factor = (float)attrs->factor,
+        .in_out = attrs->in_out,
+    };
+    GPU_LAUNCH(call, inverse_norms, sw_gpu_type_of(call->desc->in[0].dtype),
+               ((struct gpu_grid){.x = args.rows}), &args);
+    return SW_OK;
+}
+const struct gpu_op sw_gpu_inverse_norms = {.query = query_inverse_norms, .run = inverse_norms};
+
 /* A float tensor and a mask in; floats of any type out. */
 static void query_rows(const struct gpu_device *dev, const struct sw_op_desc *desc,
                        struct sw_kernel_info *out)

@@ -7,7 +7,8 @@
 #define SW_GPU_ROWS_KERNELS(X)                                                                     \
     X(not_equal)                                                                                   \
     X(shift_right)                                                                                 \
-    X(trim) X(mask_rows) X(place_run) X(masked_mean) X(masked_mean_grad) X(dequantize)
+    X(trim)                                                                                        \
+    X(mask_rows) X(place_run) X(masked_mean) X(masked_mean_grad) X(dequantize) X(inverse_norms)
 
 /* Three kernels: y = x != value; ids [.., tokens] shifted right, with `value` first and -100
  * replaced by pad; ids [.., tokens] up to the row's length, then -1. */
@@ -49,6 +50,16 @@ struct gpu_dequantize_args {
     int64_t n, block;
     int int8, rounds; /* rounds: type in which values are rounded first */
     float levels[16];
+};
+/* y [rows] = 1 / |w + factor b a| of each row: w [rows, width], or [width, rows] with in_out; a [rank,
+ * width], b [rows, rank]. */
+struct gpu_inverse_norms_args {
+    const double *skip;
+    const void *w, *a, *b;
+    void *y;
+    int64_t rows, width, rank;
+    float factor;
+    int in_out;
 };
 /* y [batch, width] from x [batch, tokens, width]; the gradient goes the other way. */
 struct gpu_masked_mean_args {

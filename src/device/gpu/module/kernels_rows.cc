@@ -3,6 +3,7 @@
 // tensors. Sums go over the tokens of a sample in order.
 #include "device/gpu/module/pack.h"
 #include "device/gpu/module/registry.h"
+#include "device/gpu/module/team.h"
 
 enum { THREADS = 256, NO_LABEL = -100 };
 
@@ -178,10 +179,38 @@ template <typename T> SW_KERNEL(THREADS) void dequantize(struct gpu_dequantize_a
     }
 }
 
+/* A block has a row. */
+template <typename T> SW_KERNEL(THREADS) void inverse_norms(struct gpu_inverse_norms_args args)
+{
+    SW_SHARED(struct team_scratch<THREADS>, scratch);
+    if (skipped(args.skip)) {
+        return;
+    }
+    const int64_t row = block_x();
+    double squares = 0;
+    for (int64_t i = thread_index(); i < args.width; i += THREADS) {
+        float x = load((const T *)args.w, args.in_out ? i * args.rows + row : row * args.width + i);
+        for (int64_t k = 0; k < args.rank; k++) {
+            x += args.factor * load((const T *)args.b, row * args.rank + k) *
+                 load((const T *)args.a, k * args.width + i);
+        }
+        squares += (double)x * (double)x;
+    }
+    const float sum = team_sum((float)squares, THREADS, scratch);
+    if (thread_index() == 0) {
+        store((T *)args.y, row, 1 / sqrtf(sum));
+    }
+}
+
 static const struct sw_gpu_kernel rows[] = {
-    SW_FLOATS(dequantize, THREADS),  SW_PLAIN(trim, THREADS),
-    SW_PLAIN(not_equal, THREADS),    SW_PLAIN(shift_right, THREADS),
-    SW_FLOATS(mask_rows, THREADS),   SW_PLAIN(place_run, THREADS),
-    SW_FLOATS(masked_mean, THREADS), SW_FLOATS(masked_mean_grad, THREADS),
+    SW_FLOATS(inverse_norms, THREADS),
+    SW_FLOATS(dequantize, THREADS),
+    SW_PLAIN(trim, THREADS),
+    SW_PLAIN(not_equal, THREADS),
+    SW_PLAIN(shift_right, THREADS),
+    SW_FLOATS(mask_rows, THREADS),
+    SW_PLAIN(place_run, THREADS),
+    SW_FLOATS(masked_mean, THREADS),
+    SW_FLOATS(masked_mean_grad, THREADS),
 };
 const struct sw_gpu_kernels sw_gpu_kernels_rows = {rows, SW_ROWS(rows)};
