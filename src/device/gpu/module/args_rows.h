@@ -51,8 +51,8 @@ struct gpu_dequantize_args {
     int int8, rounds; /* rounds: type in which values are rounded first */
     float levels[16];
 };
-/* y [rows] = 1 / |w + factor b a| of each row: w [rows, width], or [width, rows] with in_out; a [rank,
- * width], b [rows, rank]. */
+/* y [rows] = 1 / |w + factor b a| of each row: w [rows, width], or [width, rows] with in_out;
+ * a [rank, width], b [rows, rank]. */
 struct gpu_inverse_norms_args {
     const double *skip;
     const void *w, *a, *b;
