@@ -227,11 +227,11 @@ function(sw_package_tests)
     foreach(way IN ITEMS deb wheel tarball container)
         add_test(NAME packages/${way}_slow COMMAND "${packaging}/chroots.sh" ${way})
         set_tests_properties(packages/${way}_slow PROPERTIES LABELS "packages;slow" SKIP_RETURN_CODE 77 TIMEOUT 36000
-            ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
+            RESOURCE_LOCK bare_system ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
     endforeach()
     add_test(NAME project/clean_machine_slow COMMAND "${PROJECT_SOURCE_DIR}/tests/clean_machine.sh")
     set_tests_properties(project/clean_machine_slow PROPERTIES LABELS "project;slow" SKIP_RETURN_CODE 77 TIMEOUT 36000
-        ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
+        RESOURCE_LOCK bare_system ENVIRONMENT "SPILLWAY_BUILT=${PROJECT_BINARY_DIR}/packages")
 endfunction()
 
 # tests/*_test.c: journeys through several rooms, linked to everything but the program.
