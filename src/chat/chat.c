@@ -132,7 +132,8 @@ static bool counts(const struct sw_json *message)
     return is_answer(message) && has_weight(message);
 }
 
-/* Weights are 0 or 1, and 1 of answers only. *some: at least one answer has 0. */
+/* Weights of answers are 0 or 1. Others have none of 1; else they are the template's affair. *some:
+ * at least one answer has 0. */
 static sw_status check_weights(const struct sw_chat *chat, const struct sw_json *root, bool *some)
 {
     int64_t i = 0;
@@ -142,10 +143,10 @@ static sw_status check_weights(const struct sw_chat *chat, const struct sw_json 
             continue;
         }
         const bool number = w->type == SW_JSON_INT || w->type == SW_JSON_FLOAT;
-        if (!number || (w->number != 0 && w->number != 1)) {
+        if (is_answer(m) && (!number || (w->number != 0 && w->number != 1))) {
             return SW_FAIL(SW_E_FORMAT, "the weight of message %lld is not 0 or 1", (long long)i);
         }
-        if (w->number == 1 && !is_answer(m)) {
+        if (number && w->number == 1 && !is_answer(m)) {
             return SW_FAIL(SW_E_FORMAT,
                            "the weight of message %lld is 1; wanted it for an answer, as the loss "
                            "counts no other messages",

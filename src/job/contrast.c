@@ -43,7 +43,7 @@ void sw_job_close_contrast(struct job *job)
 sw_status sw_job_open_contrast(struct job *job)
 {
     static const enum sw_axis others[] = {SW_AXIS_PIPE, SW_AXIS_TENSOR, SW_AXIS_CONTEXT,
-                                         SW_AXIS_EXPERT};
+                                          SW_AXIS_EXPERT};
     if (!sw_job_is_contrast(job)) {
         return SW_OK;
     }

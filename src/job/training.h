@@ -67,10 +67,10 @@ struct job {
     struct sw_job_shared shared;
     struct told told;
     int64_t batch, tokens, micro_batches;
-    int64_t local;                    /* micro-batches of this rank */
-    bool packed;                      /* rows hold several documents */
-    struct sw_job_rows rows;          /* [local] micro-batches */
-    struct sw_job_measure measure;    /* outputs for the metrics */
+    int64_t local;                 /* micro-batches of this rank */
+    bool packed;                   /* rows hold several documents */
+    struct sw_job_rows rows;       /* [local] micro-batches */
+    struct sw_job_measure measure; /* outputs for the metrics */
     struct sw_job_start start;
     double began_s, val_loss, loss;
     struct sw_job_patience patience;

@@ -375,7 +375,10 @@ static int list_meshes(const struct choices *c, const struct sw_parallel_config 
                     continue;
                 }
                 if (out) {
-                    out[n] = (struct sw_mesh){.size = {pipe, c->ranks / cut, 1, context, tensor}};
+                    out[n] = (struct sw_mesh){.size = {[SW_AXIS_PIPE] = pipe,
+                                                       [SW_AXIS_DATA] = c->ranks / cut,
+                                                       [SW_AXIS_CONTEXT] = context,
+                                                       [SW_AXIS_TENSOR] = tensor}};
                 }
                 n++;
             }

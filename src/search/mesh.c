@@ -88,8 +88,10 @@ static int list_meshes(const struct sw_mesh_search *s, struct sw_mesh_try *tries
                     continue;
                 }
                 if (tries) {
-                    tries[n] = (struct sw_mesh_try){
-                        .mesh.size = {pipe, rest / tensor, 1, context, tensor}};
+                    tries[n] = (struct sw_mesh_try){.mesh.size = {[SW_AXIS_PIPE] = pipe,
+                                                                  [SW_AXIS_DATA] = rest / tensor,
+                                                                  [SW_AXIS_CONTEXT] = context,
+                                                                  [SW_AXIS_TENSOR] = tensor}};
                 }
                 n++;
             }

@@ -203,14 +203,16 @@ static void a_mesh_is_chosen_once(void **state)
         int pipe = 0;
         assert_int_equal(
             sscanf(edit, "spillway.mesh={\"pipe\":%d,\"tensor\":1,\"context\":1}", &pipe), 1);
-        snprintf(words, sizeof words, json ? "\"pipe\":%d,\"data\":%d," : ", the best first\n  ",
-                 pipe, 4 / pipe);
+        snprintf(words, sizeof words,
+                 json ? "\"pipe\":%d,\"expert\":1,\"data\":%d," : ", the best first\n  ", pipe,
+                 4 / pipe);
         assert_non_null(strstr(text, words));
         const char *const sets[] = {edit};
         options.config.sets = sets;
         options.config.n_sets = 1;
         assert_int_equal(sw_plan_mesh_text(&options, 4, true, &table), SW_OK);
-        snprintf(words, sizeof words, "{\"sizes\":{\"pipe\":%d,\"data\":%d,", pipe, 4 / pipe);
+        snprintf(words, sizeof words, "{\"sizes\":{\"pipe\":%d,\"expert\":1,\"data\":%d,", pipe,
+                 4 / pipe);
         assert_int_equal(strncmp(table, words, strlen(words)), 0);
         sw_text_free(edit);
         sw_text_free(text);
