@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adapters, next to PEFT: plain, rank-stabilised, DoRA, with biases.
 
-    SPILLWAY_LIBRARY=build/libspillway.so.3 PYTHONPATH=python \\
+    SPILLWAY_LIBRARY=build/libspillway.so PYTHONPATH=python \\
         python3 tests/peers/same_adapters.py build/spillway [STEPS]
 
 PEFT makes adapters whose matrices are random. Both programs train them on the same batches in fp32,

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX exports, by the peers that read them: the checker of the package onnx, and ONNX Runtime.
 
-    SPILLWAY_LIBRARY=build/libspillway.so.3 PYTHONPATH=python \\
+    SPILLWAY_LIBRARY=build/libspillway.so PYTHONPATH=python \\
         python3 tests/peers/same_onnx.py build/spillway CASES [NAME..]
 
 CASES: a folder of recorded cases, NAME: some of them, such as gpt2/base. Each case with a model and

@@ -150,14 +150,12 @@ static void dropped_choices_are_counted(void **state)
     assert_true(metric("drop", "dropped_share") == dropped / choices);
 }
 
-static char *read_text(const char *name)
+static void read_text(const char *name, char **out)
 {
-    char *text;
     size_t len;
-    if (sw_file_read(test_at(name), &text, &len) < 0) {
+    if (sw_file_read(test_at(name), out, &len) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    return text;
 }
 
 static void monitors_have_them(void **state)
@@ -168,7 +166,9 @@ static void monitors_have_them(void **state)
         char path[96], gauge[64];
         snprintf(path, sizeof path, "seen.csv/Train_Samples_%s.csv", names[i]);
         snprintf(gauge, sizeof gauge, "\nspillway_%s ", names[i]);
-        char *csv = read_text(path), *prom = read_text("seen.prom");
+        char *csv = NULL, *prom = NULL;
+        read_text(path, &csv);
+        read_text("seen.prom", &prom);
         const char *row = strchr(csv, '\n');
         assert_non_null(row);
         assert_true(strtod(strchr(row, ',') + 1, NULL) == metric("seen", names[i]));
