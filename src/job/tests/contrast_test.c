@@ -21,6 +21,10 @@ static int make_folder(void **state)
         "\"architectures\": [\"BertModel\"]}";
     struct sw_str pairs = {0};
     (void)state;
+    if (!SW_HAVE_UTF8PROC) {
+        print_message("skipped: the tokenizer needs utf8proc\n");
+        exit(77);
+    }
     test_put("vocab.txt", words);
     test_put("config.json", config);
     for (int i = 0; i < 40; i++) { /* texts of the same letters, in another order */
