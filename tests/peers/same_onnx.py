@@ -77,7 +77,13 @@ class Exported:
             return run(self.sessions["model.onnx"], inputs)
         encoded = run(self.sessions["encoder_model.onnx"], inputs)["last_hidden_state"]
         given = inputs["labels"]
-        start = np.full_like(given[:, :1], self.config.get("decoder_start_token_id", 0))
+        first = self.config.get("decoder_start_token_id", 0)
+        if first is None:  # mBART's rows begin with their last token, the language
+            pad = self.config.get("pad_token_id")
+            last = ((given != -100) & (given != pad)).sum(1, keepdims=True) - 1
+            start = np.take_along_axis(given, last, 1)
+        else:
+            start = np.full_like(given[:, :1], first)
         ids = np.concatenate([start, given[:, :-1]], 1)
         ids[ids == -100] = self.config.get("pad_token_id") or 0
         return run(self.sessions["decoder_model.onnx"],
