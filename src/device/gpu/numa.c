@@ -13,12 +13,24 @@
 #if SW_HAVE_HWLOC
 #include <hwloc.h>
 
+/* The topology, with PCI devices if they are asked for. Other kinds of devices would load plugins
+ * that start the vendors' run times. */
+static bool read_topology(bool with_pci, hwloc_topology_t *out)
+{
+    if (hwloc_topology_init(out) != 0) {
+        return false;
+    }
+    if ((!with_pci || hwloc_topology_set_type_filter(*out, HWLOC_OBJ_PCI_DEVICE,
+                                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0) &&
+        hwloc_topology_load(*out) == 0) {
+        return true;
+    }
+    hwloc_topology_destroy(*out);
+    return false;
+}
+
 static int node_in(hwloc_topology_t topology, const char *bus, char *why, size_t cap)
 {
-    if (hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) < 2) {
-        *why = '\0';
-        return GPU_NODE_UNKNOWN;
-    }
     const hwloc_obj_t device = hwloc_get_pcidev_by_busidstring(topology, bus);
     const hwloc_obj_t near = device ? hwloc_get_non_io_ancestor_obj(topology, device) : NULL;
     if (!near || !near->nodeset || hwloc_bitmap_weight(near->nodeset) != 1) {
@@ -33,16 +45,20 @@ int sw_gpu_node_of(const char *bus, char *why, size_t cap)
     hwloc_topology_t topology;
     int node = GPU_NODE_UNKNOWN;
     snprintf(why, cap, "hwloc cannot read the topology of this machine");
-    if (hwloc_topology_init(&topology) != 0) {
+    /* PCI devices only where there is a choice: libpciaccess never frees their names */
+    if (!read_topology(false, &topology)) {
         return node;
     }
-    /* other kinds of devices would load plugins that start the vendors' run times */
-    if (hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PCI_DEVICE,
-                                       HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
-        hwloc_topology_load(topology) == 0) {
-        node = node_in(topology, bus, why, cap);
-    }
+    const bool has_nodes = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) > 1;
     hwloc_topology_destroy(topology);
+    if (!has_nodes) {
+        *why = '\0';
+        return node;
+    }
+    if (read_topology(true, &topology)) {
+        node = node_in(topology, bus, why, cap);
+        hwloc_topology_destroy(topology);
+    }
     return node;
 }
 #else
