@@ -198,12 +198,18 @@ static bool has_parameter(const struct pass *p, sw_value param, int32_t at)
 
 static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left, bool take);
 
+/* maker: an op, or the gather of one value */
+static bool unpacks(const struct sw_op *maker)
+{
+    return (unsigned)maker->kind < SW_N_OP_KINDS && sw_op_has(maker, SW_TRAIT_UNPACK);
+}
+
 /* Sum of the prices of all inputs of `maker`; see price. */
 static int64_t price_of_inputs(const struct pass *p, const struct sw_op *maker, int32_t at,
                                int ops_left, bool take)
 {
     int64_t sum = 0;
-    for (int k = 0; k < maker->n_in && sum >= 0 && !sw_op_has(maker, SW_TRAIT_UNPACK); k++) {
+    for (int k = 0; k < maker->n_in && sum >= 0 && !unpacks(maker); k++) {
         const int64_t one = price(p, maker->in[k], at, ops_left, take);
         sum = one < 0 ? one : sum + one;
     }
