@@ -118,6 +118,23 @@ char *test_text(const char *name)
     return text;
 }
 
+void test_same_file(const char *a, const char *b)
+{
+    const char *const paths[2] = {a, b};
+    char *bytes[2] = {NULL};
+    size_t len[2];
+    for (int i = 0; i < 2; i++) {
+        if (sw_file_read(paths[i], &bytes[i], &len[i]) < 0) {
+            fail_msg("%s", sw_error_message());
+        }
+    }
+    if (len[0] != len[1] || memcmp(bytes[0], bytes[1], len[0]) != 0) {
+        fail_msg("%s and %s differ", a, b);
+    }
+    sw_free(bytes[0]);
+    sw_free(bytes[1]);
+}
+
 const char *test_spillway(void)
 {
     static char program[PATH_MAX];

@@ -12,6 +12,8 @@ const char *test_at(const char *name);
 void test_put(const char *name, const char *text);
 /* The text of a file of that folder, for sw_free; the test fails when it cannot be read. */
 char *test_text(const char *name);
+/* The test fails unless two files, by their paths, have the same bytes. */
+void test_same_file(const char *a, const char *b);
 /* Removes a file, or a folder and all in it; nothing need be there. */
 void test_remove(const char *path);
 

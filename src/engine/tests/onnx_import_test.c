@@ -68,16 +68,6 @@ static char *bytes_of(const char *path, size_t *len)
     return bytes;
 }
 
-static bool are_same_files(const char *a, const char *b)
-{
-    size_t n, m;
-    char *x = bytes_of(a, &n), *y = bytes_of(b, &m);
-    const bool same = n == m && memcmp(x, y, n) == 0;
-    sw_free(x);
-    sw_free(y);
-    return same;
-}
-
 static void layers_are_blocks_and_weights_have_the_names_of_modules(void **state)
 {
     (void)state;
@@ -116,7 +106,7 @@ static void a_file_that_is_not_trained_comes_out_the_same(void **state)
 {
     (void)state;
     assert_int_equal(write_file(gpt2, test_at("same"), false), SW_OK);
-    assert_true(are_same_files(gpt2, test_at("same/model.onnx")));
+    test_same_file(gpt2, test_at("same/model.onnx"));
 }
 
 /* The values of a parameter, [n]. */

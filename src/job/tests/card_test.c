@@ -47,19 +47,9 @@ static void export_run(const char *path, const char *to, bool merge)
     }
 }
 
-static char *read_card(const char *name)
-{
-    char *text;
-    size_t len;
-    if (sw_file_read(test_at(name), &text, &len) < 0) {
-        fail_msg("%s", sw_error_message());
-    }
-    return text;
-}
-
 static void card_has(const char *name, const char *const *wanted, const char *const *unwanted)
 {
-    char *text = read_card(name);
+    char *text = test_text(name);
     for (; *wanted; wanted++) {
         if (!strstr(text, *wanted)) {
             fail_msg("%s lacks \"%s\":\n%s", name, *wanted, text);
@@ -111,7 +101,7 @@ static void a_card_names_the_base_and_its_license(void **state)
     card_has("second/model/README.md", WORDS(license),
              WORDS("The card of the base", "license_link"));
     export_run("second", "again", false);
-    char *one = read_card("second/model/README.md"), *two = read_card("again/README.md");
+    char *one = test_text("second/model/README.md"), *two = test_text("again/README.md");
     assert_string_equal(one, two);
     sw_free(one);
     sw_free(two);
@@ -170,7 +160,7 @@ static void another_folder_keeps_its_readme(void **state)
     const struct sw_checkpoint_export_options o = {
         .path = test_at("first"), .folder = test_at("mine"), .dtype = -1};
     assert_int_equal(sw_checkpoint_export(&o, quiet), SW_E_ARG);
-    char *text = read_card("mine/README.md");
+    char *text = test_text("mine/README.md");
     assert_string_equal(text, "mine\n");
     sw_free(text);
 }

@@ -150,14 +150,6 @@ static void dropped_choices_are_counted(void **state)
     assert_true(metric("drop", "dropped_share") == dropped / choices);
 }
 
-static void read_text(const char *name, char **out)
-{
-    size_t len;
-    if (sw_file_read(test_at(name), out, &len) < 0) {
-        fail_msg("%s", sw_error_message());
-    }
-}
-
 static void monitors_have_them(void **state)
 {
     (void)state;
@@ -166,9 +158,7 @@ static void monitors_have_them(void **state)
         char path[96], gauge[64];
         snprintf(path, sizeof path, "seen.csv/Train_Samples_%s.csv", names[i]);
         snprintf(gauge, sizeof gauge, "\nspillway_%s ", names[i]);
-        char *csv = NULL, *prom = NULL;
-        read_text(path, &csv);
-        read_text("seen.prom", &prom);
+        char *csv = test_text(path), *prom = test_text("seen.prom");
         const char *row = strchr(csv, '\n');
         assert_non_null(row);
         assert_true(strtod(strchr(row, ',') + 1, NULL) == metric("seen", names[i]));

@@ -240,26 +240,14 @@ static void export_folder(const char *path, const char *folder, bool merge)
     }
 }
 
-static void assert_same_file(const char *a, const char *b)
-{
-    char *texts[2];
-    size_t lens[2];
-    assert_true(sw_file_read(a, &texts[0], &lens[0]) >= 0);
-    assert_true(sw_file_read(b, &texts[1], &lens[1]) >= 0);
-    assert_int_equal(lens[0], lens[1]);
-    assert_memory_equal(texts[0], texts[1], lens[0]);
-    sw_free(texts[0]);
-    sw_free(texts[1]);
-}
-
 static void onnx_files_are_the_same_from_a_run_and_from_its_folder(void **state)
 {
     (void)state;
     export_folder("base", "onnx_model", false);
     export_onnx("base", "onnx_run");
     export_onnx("onnx_model", "onnx_folder");
-    assert_same_file(test_at("onnx_run/model.onnx"), test_at("onnx_folder/model.onnx"));
-    assert_same_file(test_at("onnx_run/config.json"), test_at("onnx_folder/config.json"));
+    test_same_file(test_at("onnx_run/model.onnx"), test_at("onnx_folder/model.onnx"));
+    test_same_file(test_at("onnx_run/config.json"), test_at("onnx_folder/config.json"));
 }
 
 static void onnx_files_of_adapters_are_those_of_the_merged_model(void **state)
@@ -270,8 +258,8 @@ static void onnx_files_of_adapters_are_those_of_the_merged_model(void **state)
     export_onnx("lora", "onnx_lora");
     export_onnx("onnx_merged", "onnx_of_merged");
     export_onnx("onnx_adapter", "onnx_of_adapter");
-    assert_same_file(test_at("onnx_lora/model.onnx"), test_at("onnx_of_merged/model.onnx"));
-    assert_same_file(test_at("onnx_lora/model.onnx"), test_at("onnx_of_adapter/model.onnx"));
+    test_same_file(test_at("onnx_lora/model.onnx"), test_at("onnx_of_merged/model.onnx"));
+    test_same_file(test_at("onnx_lora/model.onnx"), test_at("onnx_of_adapter/model.onnx"));
 }
 
 static void onnx_files_beside_weights_are_refused(void **state)

@@ -94,14 +94,7 @@ static void refuse(const char *model, const char *data, const char *out, struct 
 
 static void same_file(const char *a, const char *b)
 {
-    size_t n_a, n_b;
-    char *data_a, *data_b;
-    assert_int_equal(sw_file_read(test_at(a), &data_a, &n_a), SW_OK);
-    assert_int_equal(sw_file_read(test_at(b), &data_b, &n_b), SW_OK);
-    assert_int_equal(n_a, n_b);
-    assert_memory_equal(data_a, data_b, n_a);
-    sw_free(data_a);
-    sw_free(data_b);
+    test_same_file(test_at(a), test_at(b));
 }
 
 /* Checks the classes in a model's config.json, in order. */

@@ -106,16 +106,9 @@ static void refused(struct run r, const char *text)
 static void same_weights(const char *a, const char *b)
 {
     char path[2][256];
-    char *data[2];
-    size_t len[2];
-    for (int i = 0; i < 2; i++) {
-        snprintf(path[i], sizeof path[i], "%s/model/model.safetensors", test_at(i ? b : a));
-        assert_int_equal(sw_file_read(path[i], &data[i], &len[i]), SW_OK);
-    }
-    assert_int_equal(len[0], len[1]);
-    assert_memory_equal(data[0], data[1], len[0]);
-    sw_free(data[0]);
-    sw_free(data[1]);
+    snprintf(path[0], sizeof path[0], "%s/model/model.safetensors", test_at(a));
+    snprintf(path[1], sizeof path[1], "%s/model/model.safetensors", test_at(b));
+    test_same_file(path[0], path[1]);
 }
 
 /* The last number of a key in metrics.jsonl. */
