@@ -257,16 +257,20 @@ static inline int64_t sw_max_i64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
+/* The greatest common divisor of two numbers, neither of them 0. */
+static inline int64_t sw_common_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
 /* The least common multiple of two numbers, neither of them 0. The caller knows that it fits. */
 static inline int64_t sw_common_multiple(int64_t a, int64_t b)
 {
-    int64_t x = a, y = b;
-    while (y != 0) {
-        const int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
+    return a / sw_common_divisor(a, b) * b;
 }
 /* a / b, rounded up; b > 0. Never overflows. */
 static inline int64_t sw_ceil_div(int64_t a, int64_t b)

@@ -136,13 +136,8 @@ static sw_status least_common_multiple(const struct elasticity *e, int64_t *out)
 {
     int64_t lcm = 1;
     for (int i = 0; i < e->n_micro; i++) {
-        int64_t a = lcm, b = e->micro[i];
-        while (b) {
-            const int64_t rest = a % b;
-            a = b;
-            b = rest;
-        }
-        if (!sw_mul_i64(lcm / a, e->micro[i], &lcm) || lcm > largest_batch) {
+        const int64_t factor = lcm / sw_common_divisor(lcm, e->micro[i]);
+        if (!sw_mul_i64(factor, e->micro[i], &lcm) || lcm > largest_batch) {
             return refuse(e, "micro_batch_sizes", "their least common multiple is too large");
         }
     }
