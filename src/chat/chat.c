@@ -132,8 +132,8 @@ static bool counts(const struct sw_json *message)
     return is_answer(message) && has_weight(message);
 }
 
-/* Weights of answers are 0 or 1. Others have none of 1; else they are the template's affair. *some:
- * at least one answer has 0. */
+/* An answer has the weight 0 or 1. Another message is never counted, so 1 is refused there; any
+ * other weight is left to the template. *some: at least one answer has 0. */
 static sw_status check_weights(const struct sw_chat *chat, const struct sw_json *root, bool *some)
 {
     int64_t i = 0;
