@@ -710,12 +710,18 @@ static void check_counts(const struct model_case *c, const struct ways *ways, in
     assert_int_equal(m->n_sums, rows ? 0 : n);
 }
 
+#ifdef TEST_SANITIZED /* slow; the ways of a case read and write alike */
+enum { EACH = 3 };    /* the others are left out */
+#else
+enum { EACH = 1 };
+#endif
+
 static void ranks_compute_what_one_computes(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         for (int k = 0; k < MOST_RANKS && cases[i].ranks[k] > 0; k++) {
-            for (int way = 0; way < 3; way++) {
+            for (int way = EACH > 1 ? (int)i % EACH : 0; way < 3; way += EACH) {
                 const bool rows = way > 0, words = way != 1;
                 const struct ways ways = {1, cases[i].ranks[k], rows, words};
                 const int stacks = strstr(cases[i].config, "decoder_start") ? 2 : 1;
