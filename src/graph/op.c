@@ -241,6 +241,14 @@ static void shapes_dequantize(const struct sw_op_desc *d, struct sw_view *out)
     set(&out[0], attrs->to, SW_SHAPE(attrs->rows, attrs->columns));
 }
 
+static void shapes_quantized_matmul(const struct sw_op_desc *d, struct sw_view *out)
+{
+    const struct sw_attrs *attrs = &d->op->attrs;
+    const int64_t n = attrs->matmul.tb ? attrs->weight.rows : attrs->weight.columns;
+    set(&out[0], d->in[0].dtype, with_last(&d->in[0].shape, n));
+    like(&out[1], &out[0]); /* value before the activation, if requested */
+}
+
 static void shapes_inverse_norms(const struct sw_op_desc *d, struct sw_view *out)
 {
     set(&out[0], d->in[0].dtype, SW_SHAPE(d->in[2].shape.dims[0]));
@@ -514,6 +522,13 @@ static int64_t flops_matmul(const struct sw_op_desc *d)
            sw_shape_elems(ta ? &d->out[0].shape : &d->in[1].shape);
 }
 
+/* The product, and the decoding. */
+static int64_t flops_quantized_matmul(const struct sw_op_desc *d)
+{
+    const struct sw_weight_attrs *weight = &d->op->attrs.weight;
+    return (2 * sw_shape_rows(&d->in[0].shape) + 1) * weight->rows * weight->columns;
+}
+
 static int64_t flops_linear_ce(const struct sw_op_desc *d)
 {
     return 2 * sw_shape_elems(&d->in[0].shape) * d->in[1].shape.dims[0];
@@ -697,6 +712,7 @@ static const char shards[] = "made by passes, for elements that a layout has cho
 static const char ranks[] = "its operand is cut over ranks";
 static const char rows_together[] = "the loss of a row depends on other rows";
 static const char routed[] = "the rows of an expert are those of all tokens";
+static const char blocks[] = "a scale of codes may serve elements of two rows";
 static const char theirs[] = "the kernel of the user knows whole tensors";
 
 // clang-format off
@@ -933,11 +949,13 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
         .flops_per_elem = 2, .axes = "bth bth bht h -> h"},
     [SW_OP_EXPERT_LOADS] = {.n_out = 1, .shapes = shapes_expert_loads, .flops_per_elem = -1,
         .uncut = routed},
-    [SW_OP_DEQUANTIZE] = {.attrs = SW_ATTRS_WEIGHT, .traits = SW_TRAIT_UNPACK, .n_out = 1,
-        .shapes = shapes_dequantize, .flops_per_elem = 1,
-        .uncut = "a quantized weight is decoded whole"},
+    [SW_OP_DEQUANTIZE] = {.attrs = SW_ATTRS_WEIGHT, .n_out = 1, .shapes = shapes_dequantize,
+        .flops_per_elem = 1, .uncut = blocks},
     [SW_OP_INVERSE_NORMS] = {.attrs = SW_ATTRS_WEIGHT, .n_out = 1, .shapes = shapes_inverse_norms,
         .flops = flops_inverse_norms, .uncut = "a norm needs the whole row"},
+    [SW_OP_QUANTIZED_MATMUL] = {.attrs = SW_ATTRS_QUANTIZED_MATMUL, .traits = SW_TRAIT_PRODUCTS,
+        .n_out = 1, .shapes = shapes_quantized_matmul, .flops = flops_quantized_matmul,
+        .apart = apart_matmul, .uncut = blocks},
 };
 // clang-format on
 

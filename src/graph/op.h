@@ -281,13 +281,18 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    columns]), scales (f32, nested: u8) [, nested   \
                                                    f32 [257 + m]: the map of codes of scales, their\
                                                    offset, their m scales] -> the weight [rows,    \
-                                                   columns] of n elements; see struct sw_quantized.\
-                                                   Backward makes it again instead of keeping it */\
+                                                   columns] of n elements; see struct              \
+                                                   sw_quantized */                                 \
     X(INVERSE_NORMS,      "inverse_norms")      /* w [out,in] ([in,out] with in_out), a [r,in], b  \
                                                    [out,r] -> [out]: 1 / |w + factor b a| of each  \
                                                    row of outputs, the squares added in double. No \
                                                    gradient: it counts as constant (DoRA, Liu et   \
-                                                   al. 2024, section 4.3) */
+                                                   al. 2024, section 4.3) */                       \
+    X(QUANTIZED_MATMUL,   "quantized_matmul")   /* a, the inputs of DEQUANTIZE [, bias [N]] -> the \
+                                                   outputs of MATMUL, to the bit, with the decoded \
+                                                   weight as b. A block of columns of the result is\
+                                                   computed at a time, and only its part of the    \
+                                                   weight is decoded. Attrs piece and ta are 0 */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -537,7 +542,7 @@ struct sw_norm_attrs {
     bool one_plus; /* RMS_NORM: multiply by 1 + w */
 };
 
-/* For DEQUANTIZE and INVERSE_NORMS. */
+/* For DEQUANTIZE, INVERSE_NORMS and QUANTIZED_MATMUL. */
 struct sw_weight_attrs {
     struct sw_quantized_form form;
     int64_t rows, columns;
@@ -657,6 +662,7 @@ enum sw_attrs_kind {
     SW_ATTRS_EXCHANGE,
     SW_ATTRS_EXPERTS,
     SW_ATTRS_WEIGHT,
+    SW_ATTRS_QUANTIZED_MATMUL,
     SW_N_ATTRS_KINDS
 };
 
@@ -665,7 +671,10 @@ enum sw_attrs_kind {
 struct sw_attrs {
     union {
         struct sw_embedding_attrs embedding;
-        struct sw_matmul_attrs matmul;
+        struct { /* QUANTIZED_MATMUL has both: the weight is operand b of the product */
+            struct sw_matmul_attrs matmul;
+            struct sw_weight_attrs weight;
+        };
         struct {
             double factor;
         } scale;
@@ -701,7 +710,6 @@ struct sw_attrs {
         struct sw_lstm_attrs lstm;
         struct sw_exchange_attrs exchange;
         struct sw_experts_attrs experts;
-        struct sw_weight_attrs weight;
         struct sw_update_op_attrs update;
     };
 };
@@ -722,9 +730,6 @@ enum sw_op_trait {
     SW_TRAIT_COPY = 4096,     /* copies the elements of input 0 unchanged */
     /* its indices are labels, so -100 is none; for COPY, -100 becomes a valid index */
     SW_TRAIT_LABELS = 8192,
-    /* the output is larger than its inputs, which are parameters: backward makes it again, wherever
-     * they lie */
-    SW_TRAIT_UNPACK = 16384,
 };
 
 enum sw_access {

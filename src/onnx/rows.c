@@ -601,6 +601,7 @@ static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
     [SW_OP_DEQUANTIZE] = {NULL,
                           "decodes a quantized weight; export the model that it was made from",
                           NULL, NULL},
+    [SW_OP_QUANTIZED_MATMUL] = FUSED,
 };
 
 const struct sw_onnx_row *sw_onnx_row_of(enum sw_op_kind kind)

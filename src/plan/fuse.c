@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuses neighbouring kernels: product + bias + activation, residual + norm. It runs before every
-// other pass, and its result fixes the arithmetic of training.
+// Fuses neighbouring kernels: product + bias + activation, residual + norm, and products with what
+// decodes their quantized weight, so that none is decoded as a whole. It runs before every other
+// pass, and its result fixes the arithmetic of training.
 #include <string.h>
 
 #include "plan/private.h"
@@ -181,6 +182,40 @@ static void cut_products(const struct pass *p)
     }
 }
 
+/* If the weight of a product is decoded from a quantized one, makes the product decode it. The
+ * decoding itself stays for readers other than products. */
+static void fuse_weight(const struct pass *p, struct sw_op *product)
+{
+    struct sw_graph *g = p->g;
+    const sw_value weight = product->in[1];
+    const int32_t maker = g->values[weight].producer;
+    const struct sw_op *decode = maker >= 0 ? &g->ops[maker] : NULL;
+    if (!decode || decode->kind != SW_OP_DEQUANTIZE || product->attrs.matmul.ta) {
+        return;
+    }
+    const sw_value bias = product->in[product->n_in - 1];
+    product->kind = SW_OP_QUANTIZED_MATMUL;
+    product->attrs.weight = decode->attrs.weight;
+    product->n_in = 1;
+    for (int k = 0; k < decode->n_in; k++) {
+        product->in[product->n_in++] = decode->in[k];
+    }
+    if (product->attrs.matmul.has_bias) {
+        product->in[product->n_in++] = bias;
+    }
+    p->uses[weight]--;
+    p->gone[maker] = p->uses[weight] == 0 && !g->values[weight].is_output;
+}
+
+static void fuse_weights(const struct pass *p)
+{
+    for (int32_t i = 0; i < p->g->n_ops; i++) {
+        if (!p->gone[i] && p->g->ops[i].kind == SW_OP_MATMUL) {
+            fuse_weight(p, &p->g->ops[i]);
+        }
+    }
+}
+
 /* Removes fused ops from the list. Values keep their numbers; values without a maker lose their
  * producer. */
 static void drop_gone(const struct pass *p)
@@ -225,6 +260,7 @@ static sw_status run(const struct pass *p)
         }
     }
     cut_products(p);
+    fuse_weights(p);
     drop_gone(p);
     return SW_OK;
 }

@@ -9,9 +9,6 @@
 // it saves. For a recomputed block, the clones count as its forward. Values that only the clones
 // make for backward are made when backward reads them.
 //
-// A weight that forward decodes (TRAIT_UNPACK) is always decoded again, also if its parameters have
-// to be gathered or loaded again: they are smaller.
-//
 // With gathers_again, a value that ranks gathered from their parts counts as cheap: each rank keeps
 // its own part in between.
 #include <string.h>
@@ -140,7 +137,7 @@ static bool find_maker(const struct pass *p, sw_value v, struct sw_op *out)
             (struct sw_op){.kind = op->kind, .n_in = 1, .n_out = 1, .in = {op->in[0]}, .out = {v}};
         return p->options->gathers_again;
     }
-    if (op->move != SW_MOVE_NONE || (p->options->keep_cheap && !sw_ir_has(op, SW_TRAIT_UNPACK))) {
+    if (op->move != SW_MOVE_NONE || p->options->keep_cheap) {
         return false;
     }
     const struct sw_op_info *info = sw_op_info(op->kind);
@@ -198,18 +195,12 @@ static bool has_parameter(const struct pass *p, sw_value param, int32_t at)
 
 static int64_t price(const struct pass *p, sw_value v, int32_t at, int ops_left, bool take);
 
-/* maker: an op, or the gather of one value */
-static bool unpacks(const struct sw_op *maker)
-{
-    return (unsigned)maker->kind < SW_N_OP_KINDS && sw_op_has(maker, SW_TRAIT_UNPACK);
-}
-
 /* Sum of the prices of all inputs of `maker`; see price. */
 static int64_t price_of_inputs(const struct pass *p, const struct sw_op *maker, int32_t at,
                                int ops_left, bool take)
 {
     int64_t sum = 0;
-    for (int k = 0; k < maker->n_in && sum >= 0 && !unpacks(maker); k++) {
+    for (int k = 0; k < maker->n_in && sum >= 0; k++) {
         const int64_t one = price(p, maker->in[k], at, ops_left, take);
         sum = one < 0 ? one : sum + one;
     }

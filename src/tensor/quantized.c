@@ -8,7 +8,7 @@
 
 #include "tensor/tensor.h"
 
-static const float levels[16] = {
+static const float levels[SW_NF4_LEVELS] = {
     -1.0f,
     -0.6961928009986877f,
     -0.5250730514526367f,
@@ -80,18 +80,23 @@ static void round_to(const struct sw_quantized *q, float *x, int64_t n, enum sw_
         break;                                                                                     \
     }
 
-/* Within one block, whose 16 values are made once. */
+void sw_nf4_values(const struct sw_quantized *q, int64_t i_block, enum sw_dtype dtype, void *out)
+{
+    const float scale = scale_of(q, i_block);
+    float values[SW_NF4_LEVELS];
+    for (int i = 0; i < SW_NF4_LEVELS; i++) {
+        values[i] = levels[i] * scale;
+    }
+    round_to(q, values, SW_NF4_LEVELS, dtype, out);
+}
+
+/* Within one block, whose values are made once. */
 static void decode_nf4(const struct sw_quantized *q, int64_t first, int64_t n, enum sw_dtype dtype,
                        void *out)
 {
-    const float scale = scale_of(q, first / SW_NF4_BLOCK);
     const uint8_t *codes = q->codes;
-    float values[16];
-    double table[16]; /* in the result's dtype */
-    for (int i = 0; i < 16; i++) {
-        values[i] = levels[i] * scale;
-    }
-    round_to(q, values, 16, dtype, table);
+    double table[SW_NF4_LEVELS]; /* in the result's dtype */
+    sw_nf4_values(q, first / SW_NF4_BLOCK, dtype, table);
     switch (sw_dtype_bytes(dtype)) {
     case 2:
         DECODE(uint16_t)
@@ -102,13 +107,15 @@ static void decode_nf4(const struct sw_quantized *q, int64_t first, int64_t n, e
     }
 }
 
+/* Within one row. */
 static void decode_int8(const struct sw_quantized *q, int64_t first, int64_t n, enum sw_dtype dtype,
                         void *out)
 {
+    const float scale = scale_of(q, first / q->columns);
+    const int8_t *codes = (const int8_t *)q->codes + first;
     float values[SW_NF4_BLOCK];
     for (int64_t i = 0; i < n; i++) {
-        const float scale = scale_of(q, (first + i) / q->columns);
-        values[i] = (float)((const int8_t *)q->codes)[first + i] * scale * per_step;
+        values[i] = (float)codes[i] * scale * per_step;
     }
     round_to(q, values, n, dtype, out);
 }
@@ -117,11 +124,12 @@ void sw_quantized_decode(const struct sw_quantized *q, int64_t first, int64_t n,
                          enum sw_dtype dtype, void *out)
 {
     const size_t bytes = sw_dtype_bytes(dtype);
+    const bool int8 = q->form.kind == SW_QUANTIZED_INT8;
     for (int64_t done = 0, some = 0; done < n; done += some) {
         const int64_t at = first + done;
         some = sw_min_i64(n - done, SW_NF4_BLOCK - at % SW_NF4_BLOCK);
-        (q->form.kind == SW_QUANTIZED_INT8 ? decode_int8 : decode_nf4)(
-            q, at, some, dtype, (char *)out + (size_t)done * bytes);
+        some = int8 ? sw_min_i64(some, q->columns - at % q->columns) : some;
+        (int8 ? decode_int8 : decode_nf4)(q, at, some, dtype, (char *)out + (size_t)done * bytes);
     }
 }
 

@@ -79,6 +79,7 @@ float sw_master_join(uint16_t hi, int16_t lo);
 enum sw_quantized_kind { SW_QUANTIZED_NONE, SW_QUANTIZED_NF4, SW_QUANTIZED_INT8 };
 const char *sw_quantized_name(enum sw_quantized_kind kind); /* "none", "nf4", "int8" */
 enum { SW_NF4_BLOCK = 64, SW_NF4_NESTED = 256 };            /* elements; scales */
+enum { SW_NF4_LEVELS = 16 };
 struct sw_quantized_form {
     enum sw_quantized_kind kind;
     bool is_nested;      /* NF4: double quantization, that is the scales are 8-bit codes */
@@ -98,6 +99,8 @@ struct sw_quantized {
 /* Decodes elements first .. first + n - 1, any part of the weight, to a float dtype. */
 void sw_quantized_decode(const struct sw_quantized *q, int64_t first, int64_t n,
                          enum sw_dtype dtype, void *out);
+/* The values of the codes of NF4 in block i, [SW_NF4_LEVELS] in a float dtype. */
+void sw_nf4_values(const struct sw_quantized *q, int64_t i_block, enum sw_dtype dtype, void *out);
 /* The number that code 0 .. 15 stands for, as a factor of the scale: from -1 to 1, code 7 is 0. */
 float sw_nf4_level(int code);
 /* The scales of x [n], one for each block; the last block may be shorter. */

@@ -4,6 +4,7 @@
 #   graph, nn, model, onnx, device/cpu, device/gpu   all kinds
 #   plan/fuse.c                    what it joins
 #   another pass                   what it makes
+#   device/quantized.c             the product that runs in blocks
 #   cost/kernels.c                 what other systems run in another way
 # With an argument, checks that tree instead of this one (checks_test.sh uses that).
 set -eu
@@ -13,7 +14,8 @@ cd "${1:-$here/../..}"
 # may_name <file>: the kinds that it may name, as a pattern
 may_name() {
     case $1 in
-    src/plan/fuse.c) echo 'MATMUL|ADD|ACT|LAYER_NORM|ADD_LAYER_NORM|RMS_NORM|ADD_RMS_NORM' ;;
+    src/plan/fuse.c) echo 'MATMUL|DEQUANTIZE|QUANTIZED_MATMUL|ADD|ACT|LAYER_NORM|ADD_LAYER_NORM|RMS_NORM|ADD_RMS_NORM' ;;
+    src/device/quantized.c) echo 'MATMUL' ;;
     src/plan/stage.c) echo 'CONTIGUOUS' ;;
     src/plan/tile.c) echo 'SELECT_INDEX' ;;
     src/plan/update.c) echo 'DENSIFY|CONTIGUOUS|ACCUMULATE|VIEW|CAST|GRAD_STATS|STATS_RESET|STATS_FINISH' ;;

@@ -234,7 +234,7 @@ static bool takes(const struct cpu_device *cpu, const struct cpu_kernel *row,
 
 /* The kernel that runs an op decides its bits. If memory ran out during a query, no other kernel is
  * taken instead. */
-static const struct cpu_kernel *choose(const struct cpu_device *cpu, const struct sw_op_desc *desc,
+const struct cpu_kernel *sw_cpu_choose(const struct cpu_device *cpu, const struct sw_op_desc *desc,
                                        struct sw_kernel_info *out)
 {
     const enum sw_op_kind kind = desc->op->kind;
@@ -253,7 +253,7 @@ static const struct cpu_kernel *choose(const struct cpu_device *cpu, const struc
 
 static void query(struct sw_device *dev, const struct sw_op_desc *desc, struct sw_kernel_info *out)
 {
-    if (!choose(cpu_of(dev), desc, out)) {
+    if (!sw_cpu_choose(cpu_of(dev), desc, out)) {
         *out = (struct sw_kernel_info){.no_memory = out->no_memory};
     }
 }
@@ -263,7 +263,7 @@ static sw_status prepare(struct sw_device *dev, const struct sw_op_desc *desc,
 {
     struct cpu_device *cpu = cpu_of(dev);
     struct sw_kernel_info info;
-    const struct cpu_kernel *row = choose(cpu, desc, &info);
+    const struct cpu_kernel *row = sw_cpu_choose(cpu, desc, &info);
     if (!row && info.no_memory) {
         return sw_fail_prefix(SW_E_NOMEM, "a kernel of %s", sw_op_name(desc->op));
     }

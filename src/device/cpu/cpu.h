@@ -66,6 +66,10 @@ struct cpu_kernel {
 extern const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4]; /* may be all NULL */
 extern const struct cpu_kernel sw_cpu_reference_rows[SW_N_OP_KINDS];
 
+/* The kernel that runs an op, and its facts; NULL = none, or no_memory. */
+const struct cpu_kernel *sw_cpu_choose(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                                       struct sw_kernel_info *out);
+
 /* Names everything besides the instruction set that changes the bits of the fast rows
  * ("onednn-2.6.3"); empty if nothing does. Appended to the kernel set. At most cap bytes with the
  * NUL. */

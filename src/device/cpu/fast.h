@@ -294,6 +294,9 @@ struct cpu_vector {
     void (*lstm_steps)(const struct cpu_lstm *l, int64_t first, int64_t n, void *scratch);
     void (*lstm_steps_grad)(const struct cpu_lstm *l, int64_t first, int64_t n, void *scratch);
     void (*lstm_shift)(const struct cpu_lstm *l, int64_t b, float *shifted);
+    /* out[i] = values[code i]: 4-bit codes, the first of two in a byte in its high bits. n: a
+     * multiple of 32 */
+    void (*look_up)(const uint16_t values[16], const uint8_t *codes, int64_t n, uint16_t *out);
     /* sums [n] over `rows` rows, ld elements apart */
     void (*sum_rows)(enum sw_dtype dtype, const void *x, int64_t rows, int64_t ld, int64_t n,
                      float *sums);
@@ -456,6 +459,7 @@ bool sw_cpu_are_alike(const struct sw_op_desc *desc, int n_out);
 
 /* ---- the rows, by file ---- */
 
+extern const struct cpu_kernel sw_cpu_quantized_matmul;
 extern const struct cpu_kernel sw_cpu_matmul_dots, sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
 extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;

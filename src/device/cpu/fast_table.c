@@ -51,6 +51,7 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_RELATIVE_SCORES_GRAD] = {&sw_cpu_relative_scores_grad},
     [SW_OP_EXPERT_MATMUL] = {&sw_cpu_expert_dots, &sw_cpu_expert_own},
     [SW_OP_EXPERT_MATMUL_GRAD] = {&sw_cpu_expert_dots, &sw_cpu_expert_own},
+    [SW_OP_QUANTIZED_MATMUL] = {&sw_cpu_quantized_matmul},
     [SW_OP_FROM_EXPERTS] = {&sw_cpu_from_experts},
     [SW_OP_FROM_EXPERTS_GRAD] = {&sw_cpu_from_experts_grad},
 };

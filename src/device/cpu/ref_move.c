@@ -2,6 +2,7 @@
 // Reference kernels that only move elements, or work on integers and scalars: copies, conversions,
 // selections, the key-value cache, the final statistics, a user's own op.
 #include "device/cpu/ref.h"
+#include "device/quantized.h"
 
 #include <math.h>
 #include <string.h>
@@ -63,16 +64,7 @@ static void dequantize_item(void *ctx, int64_t i_block, int i_worker)
     (void)i_worker;
     const struct cpu_call *call = ctx;
     const struct sw_weight_attrs *attrs = &call->desc->op->attrs.weight;
-    const float *nested = attrs->form.is_nested ? call->in[2] : NULL;
-    const struct sw_quantized weight = {
-        .form = attrs->form,
-        .columns = attrs->columns,
-        .codes = call->in[0],
-        .scales = call->in[1],
-        .map = nested,
-        .nested = nested ? nested + SW_NESTED_SCALES : NULL,
-        .offset = nested ? nested[SW_NESTED_OFFSET] : 0,
-    };
+    const struct sw_quantized weight = sw_quantized_weight(attrs, call->in);
     const int64_t start = i_block * REF_BLOCK;
     sw_quantized_decode(&weight, start,
                         ref_block_end(i_block, attrs->rows * attrs->columns) - start, attrs->to,
@@ -83,6 +75,35 @@ static void dequantize(const struct cpu_call *call)
 {
     const struct sw_weight_attrs *attrs = &call->desc->op->attrs.weight;
     ref_items(call, sw_ceil_div(attrs->rows * attrs->columns, REF_BLOCK), dequantize_item);
+}
+
+/* The whole weight is decoded in the workspace. */
+static size_t decoded_bytes(const struct sw_op_desc *desc, int threads)
+{
+    const struct sw_weight_attrs *attrs = &desc->op->attrs.weight;
+    (void)threads;
+    return (size_t)(attrs->rows * attrs->columns) * sw_dtype_bytes(attrs->to);
+}
+
+static void quantized_matmul(const struct cpu_call *call)
+{
+    const struct sw_weight_attrs *weight = &call->desc->op->attrs.weight;
+    const struct sw_quantized_blocks all = sw_quantized_blocks_of(call->desc, SIZE_MAX);
+    const int bias = sw_quantized_bias(call->desc->op);
+    const struct sw_op decode = {.kind = SW_OP_DEQUANTIZE, .attrs = {.weight = *weight}};
+    struct sw_op_desc desc = {.op = &decode};
+    void *const in[3] = {call->in[0], call->workspace, bias >= 0 ? call->in[bias] : NULL};
+    void *const decoded[1] = {call->workspace};
+    struct cpu_call inner = *call;
+    inner.desc = &desc;
+    inner.in = call->in + 1;
+    inner.out = decoded;
+    dequantize(&inner);
+    struct sw_op product;
+    sw_quantized_product(call->desc, all.columns, &product, &desc);
+    inner.in = in;
+    inner.out = call->out;
+    (weight->to == SW_F64 ? sw_cpu_ref_f64 : sw_cpu_ref_f32)[SW_OP_MATMUL].run(&inner);
 }
 
 /* ---- rows ---- */
@@ -410,4 +431,5 @@ const struct ref_kernel sw_cpu_ref_move[SW_N_OP_KINDS] = {
     [SW_OP_MASK_ROWS] = {mask_rows, NULL},
     [SW_OP_CONCAT] = {concat, NULL},
     [SW_OP_DEQUANTIZE] = {dequantize, NULL},
+    [SW_OP_QUANTIZED_MATMUL] = {quantized_matmul, decoded_bytes},
 };

@@ -50,37 +50,6 @@ static sw_status trim(const struct gpu_call *call)
 }
 const struct gpu_op sw_gpu_trim = {.query = query_integers, .run = trim};
 
-static void query_dequantize(const struct gpu_device *dev, const struct sw_op_desc *desc,
-                             struct sw_kernel_info *out)
-{
-    (void)dev;
-    out->supported = gpu_is_float(desc->out[0].dtype);
-}
-
-static sw_status dequantize(const struct gpu_call *call)
-{
-    const struct sw_weight_attrs *attrs = &call->desc->op->attrs.weight;
-    const bool int8 = attrs->form.kind == SW_QUANTIZED_INT8, nested = attrs->form.is_nested;
-    struct gpu_dequantize_args args = {
-        .codes = call->in[0],
-        .scales = nested ? NULL : call->in[1],
-        .scale_codes = nested ? call->in[1] : NULL,
-        .nested = nested ? call->in[2] : NULL,
-        .y = call->out[0],
-        .n = attrs->rows * attrs->columns,
-        .block = int8 ? attrs->columns : SW_NF4_BLOCK,
-        .int8 = int8,
-        .rounds = (int)sw_gpu_type_of(attrs->form.dtype),
-    };
-    for (int i = 0; i < 16; i++) {
-        args.levels[i] = sw_nf4_level(i);
-    }
-    GPU_LAUNCH(call, dequantize, sw_gpu_type_of(attrs->to), sw_gpu_grid_for(args.n, THREADS),
-               &args);
-    return SW_OK;
-}
-const struct gpu_op sw_gpu_dequantize = {.query = query_dequantize, .run = dequantize};
-
 static void query_inverse_norms(const struct gpu_device *dev, const struct sw_op_desc *desc,
                                 struct sw_kernel_info *out)
 {

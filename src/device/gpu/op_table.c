@@ -19,7 +19,8 @@ extern const struct gpu_op sw_gpu_accumulate, sw_gpu_adafactor_apply, sw_gpu_ada
     sw_gpu_router_stats, sw_gpu_router_stats_grad, sw_gpu_router_loss, sw_gpu_router_loss_grad,
     sw_gpu_expert_rows, sw_gpu_expert_loads, sw_gpu_to_experts, sw_gpu_from_experts,
     sw_gpu_from_experts_grad, sw_gpu_expert_matmul, sw_gpu_expert_matmul_grad, sw_gpu_clamped_gate,
-    sw_gpu_attention_sink, sw_gpu_attention_sink_grad, sw_gpu_dequantize, sw_gpu_inverse_norms;
+    sw_gpu_attention_sink, sw_gpu_attention_sink_grad, sw_gpu_dequantize, sw_gpu_inverse_norms,
+    sw_gpu_quantized_matmul;
 
 const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_CONTIGUOUS] = &sw_gpu_contiguous,
@@ -93,6 +94,7 @@ const struct gpu_op *const sw_gpu_ops[SW_N_OP_KINDS] = {
     [SW_OP_LSTM_GRAD] = &sw_gpu_lstm_grad,
     [SW_OP_TRIM] = &sw_gpu_trim,
     [SW_OP_DEQUANTIZE] = &sw_gpu_dequantize,
+    [SW_OP_QUANTIZED_MATMUL] = &sw_gpu_quantized_matmul,
     [SW_OP_INVERSE_NORMS] = &sw_gpu_inverse_norms,
     [SW_OP_PREFERENCE] = &sw_gpu_preference,
     [SW_OP_PREFERENCE_GRAD] = &sw_gpu_preference,

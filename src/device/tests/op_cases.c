@@ -1472,6 +1472,7 @@ const case_build_fn op_cases[SW_N_OP_KINDS] = {
     [SW_OP_MASKED_MEAN_GRAD] = case_masked_mean_grad,
     [SW_OP_ELEMENT_LOSS] = case_element_loss,
     [SW_OP_DEQUANTIZE] = case_dequantize,
+    [SW_OP_QUANTIZED_MATMUL] = case_quantized_matmul,
     [SW_OP_INVERSE_NORMS] = case_inverse_norms,
     [SW_OP_PREFERENCE] = case_preference,
     [SW_OP_PREFERENCE_GRAD] = case_preference_grad,

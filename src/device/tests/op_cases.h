@@ -68,6 +68,16 @@ bool case_attention_sink_grad(struct op_case *c, enum sw_dtype dtype, int varian
 /* Cases in quantized_cases.c. */
 bool case_inverse_norms(struct op_case *c, enum sw_dtype dtype, int variant);
 bool case_dequantize(struct op_case *c, enum sw_dtype dtype, int variant);
+bool case_quantized_matmul(struct op_case *c, enum sw_dtype dtype, int variant);
+/* QUANTIZED_MATMUL of a weight [rows, columns], or of its transpose. With an odd number of columns
+ * it has a bias, an activation, and the value before it. */
+struct quantized_shape {
+    int64_t rows, columns, n_tokens;
+    bool tb;
+    struct sw_quantized_form form;
+};
+void case_quantized_product(struct op_case *c, enum sw_dtype dtype,
+                            const struct quantized_shape *shape);
 
 /* One builder per kind; NULL only for VIEW, which has no kernel. */
 extern const case_build_fn op_cases[SW_N_OP_KINDS];

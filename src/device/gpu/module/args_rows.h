@@ -38,7 +38,8 @@ struct gpu_place_run_args {
 };
 /* y [n] from the codes and scales of a quantized weight (struct sw_quantized, DEQUANTIZE): NF4 has
  * two codes a byte and a scale for each `block` elements, INT8 a code each and a scale for each row
- * of `block` elements. */
+ * of `block` elements. y has runs of `run` adjacent elements, which begin at first, first + stride,
+ * .. */
 enum { GPU_NESTED_OFFSET = 256, GPU_NESTED_SCALES = 257, GPU_NESTED_RUN = 256 };
 struct gpu_dequantize_args {
     const double *skip;
@@ -48,6 +49,7 @@ struct gpu_dequantize_args {
     const float *nested;
     void *y;
     int64_t n, block;
+    int64_t first, run, stride;
     int int8, rounds; /* rounds: type in which values are rounded first */
     float levels[16];
 };

@@ -175,7 +175,8 @@ template <typename T> SW_KERNEL(THREADS) void dequantize(struct gpu_dequantize_a
         return;
     }
     for (int64_t i = first_element(); i < args.n; i += grid_threads()) {
-        store((T *)args.y, i, decoded(args, i));
+        const int64_t run = quotient(i, args.run);
+        store((T *)args.y, i, decoded(args, args.first + run * args.stride + i - run * args.run));
     }
 }
 
