@@ -180,6 +180,34 @@ sw_status sw_comm_all_to_all(sw_comm *comm, const void *src, void *dst, size_t s
     return sw_comm_run_one(comm, SW_COMM_ALL_TO_ALL, src, dst, slice_bytes, what);
 }
 
+sw_status sw_comm_all_to_all_counted(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
+                                     const size_t *sent, const size_t *received, const char *what)
+{
+    const int size = comm->transport.size, me = comm->transport.rank;
+    size_t bytes = 0;
+    SW_TRY(sw_comm_reserve(comm, 1));
+    for (int r = 0; r < size; r++) {
+        if (sent[r] > slice_bytes || received[r] > slice_bytes) {
+            return SW_FAIL(SW_E_ARG,
+                           "all_to_all of %s: %zu bytes to rank %d and %zu from it; wanted at most "
+                           "%zu",
+                           what, sent[r], r, received[r], slice_bytes);
+        }
+    }
+    for (int i = 1; i < size; i++) {
+        const int peer = sw_comm_peer_at(comm, i);
+        add_message(comm, i - 1, peer, slice(src, peer, slice_bytes), sent[peer],
+                    slice(dst, peer, slice_bytes), received[peer]);
+        bytes += sent[peer];
+    }
+    SW_TRY(sw_comm_exchange(comm, SW_COMM_ALL_TO_ALL, size - 1, size - 1, what));
+    if (sent[me] > 0) {
+        memcpy(slice(dst, me, slice_bytes), slice(src, me, slice_bytes), sent[me]);
+    }
+    sw_comm_count(comm, SW_COMM_ALL_TO_ALL, (int64_t)bytes);
+    return SW_OK;
+}
+
 sw_status sw_comm_all_gather(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
                              const char *what)
 {

@@ -15,6 +15,11 @@ int sw_comm_member(const struct sw_group_options *group, int world_rank);
 
 /* Longest wait for another rank, in seconds. */
 double sw_comm_deadline(const sw_comm *comm);
+/* An all-to-all of which only the first sent[r] bytes of slice r go to rank r, and the first
+ * received[r] bytes of slice r come from it: the other bytes of dst stay. Both are [size] with at
+ * most slice_bytes; a rank sends as many bytes as the other one receives. */
+sw_status sw_comm_all_to_all_counted(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
+                                     const size_t *sent, const size_t *received, const char *what);
 /* Counts a call, and the bytes that it sent, of an exchange that passed through no transport. */
 void sw_comm_count(sw_comm *comm, enum sw_comm_op op, int64_t bytes);
 

@@ -123,14 +123,17 @@ sw_value sw_expert_loads(sw_graph *g, const struct sw_routes *routes)
 
 /* ---- ranks ---- */
 
-sw_value sw_experts_exchange(sw_graph *g, sw_value x, const struct sw_expert_ranks *ranks)
+sw_value sw_experts_exchange(sw_graph *g, sw_value x, sw_value sent, sw_value received,
+                             const struct sw_expert_ranks *ranks)
 {
     const struct sw_exchange_attrs attrs = {.from = SW_SPREAD_CUT,
                                             .to = SW_SPREAD_CUT,
                                             .axis = ranks->axis,
                                             .ranks = ranks->n,
                                             .me = ranks->me};
-    return ranks->n > 1 ? sw_graph_exchange(g, x, &attrs) : x;
+    return ranks->n <= 1 ? x
+           : sent >= 0   ? sw_graph_exchange_rows(g, x, sent, received, &attrs)
+                         : sw_graph_exchange(g, x, &attrs);
 }
 
 void sw_param_of_expert(sw_graph *g, sw_value param, bool mine)

@@ -90,8 +90,30 @@ sw_value sw_graph_exchange_gradient(struct sw_graph *g, sw_value dy, sw_value x,
     return is_full(back.from) && is_full(back.to) ? dy : sw_graph_exchange(g, dy, &back);
 }
 
+sw_value sw_graph_exchange_rows(struct sw_graph *g, sw_value x, sw_value sent, sw_value received,
+                                const struct sw_exchange_attrs *attrs)
+{
+    if (x < 0 || sent < 0 || received < 0 || g->status < 0) {
+        return SW_NO_VALUE;
+    }
+    const struct sw_shape *rows = &info_of(g, x)->shape, *offsets = &info_of(g, sent)->shape;
+    if (rows->rank != 2 || rows->dims[0] % attrs->ranks != 0 || offsets->rank != 2 ||
+        offsets->dims[0] != attrs->ranks ||
+        !sw_shape_equal(offsets, &info_of(g, received)->shape)) {
+        return sw_graph_bad_shapes(g, "exchange", x, sent, "wants offsets of rows for each rank");
+    }
+    const struct sw_attrs all = {.exchange = *attrs};
+    const sw_value in[3] = {sw_graph_dense(g, x), sent, received};
+    return sw_graph_emit_one(g, SW_OP_EXCHANGE, in, 3, &all);
+}
+
+/* Rows go back to where they came from. */
 void sw_grad_exchange(struct sw_graph *g, const struct sw_op *op, const sw_value *d_out,
                       sw_value *d_in)
 {
-    d_in[0] = sw_graph_exchange_gradient(g, d_out[0], op->in[0], &op->attrs.exchange);
+    if (op->n_in == 1) {
+        d_in[0] = sw_graph_exchange_gradient(g, d_out[0], op->in[0], &op->attrs.exchange);
+    } else if (d_out[0] >= 0 && sw_graph_wants(g, op->in[0])) {
+        d_in[0] = sw_graph_exchange_rows(g, d_out[0], op->in[2], op->in[1], &op->attrs.exchange);
+    }
 }

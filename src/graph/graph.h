@@ -281,6 +281,12 @@ struct sw_routes {
     sw_value slots, sources, offsets;
     sw_value stats;
 };
+/* The number of rows stands so far before the end of the offsets of a rank: dropped choices are the
+ * last number. */
+enum { SW_OFFSETS_BEHIND = 2 };
+/* Operands of an EXPERT_MATMUL; a bias follows the weights. Of both it reads only what belongs to
+ * experts with rows. */
+enum { SW_EXPERTS_OFFSETS = 1, SW_EXPERTS_WEIGHTS = 2 };
 /* Ranks of the expert axis, which have equally many experts each; axis: enum sw_axis. n 0 counts as
  * 1. */
 struct sw_expert_ranks {
@@ -293,8 +299,10 @@ enum { SW_MOST_EXPERT_RANKS = 1024 };
 struct sw_routes sw_route(sw_graph *g, sw_value logits, sw_value bias, sw_value mask,
                           const struct sw_router_attrs *attrs, int64_t capacity, int64_t ranks);
 /* Sends each rank its part of rows or offsets, and gets a part from each: [ranks P, ..] of the same
- * shape. */
-sw_value sw_experts_exchange(sw_graph *g, sw_value x, const struct sw_expert_ranks *ranks);
+ * shape. sent, received: offsets of the rows that go to each rank, and that come from it; other
+ * rows do not travel, and must be 0. SW_NO_VALUE: all of x travels. */
+sw_value sw_experts_exchange(sw_graph *g, sw_value x, sw_value sent, sw_value received,
+                             const struct sw_expert_ranks *ranks);
 /* Marks a parameter of one rank of the expert axis. mine: this rank has it; else no op reads it. */
 void sw_param_of_expert(sw_graph *g, sw_value param, bool mine);
 /* x [N,C] -> [R,C], the rows of all experts, those of one together. */
@@ -336,6 +344,9 @@ sw_value sw_graph_add_out(struct sw_graph *g, int32_t i_op, enum sw_dtype dtype,
 sw_value sw_graph_add_out_in_place(struct sw_graph *g, int32_t i_op, sw_value of);
 /* x in another spread: an op EXCHANGE, or a VIEW if it needs no messages. */
 sw_value sw_graph_exchange(struct sw_graph *g, sw_value x, const struct sw_exchange_attrs *attrs);
+/* The same for counted rows of experts, see sw_experts_exchange. */
+sw_value sw_graph_exchange_rows(struct sw_graph *g, sw_value x, sw_value sent, sw_value received,
+                                const struct sw_exchange_attrs *attrs);
 /* Marks an optional output as unused. */
 void sw_graph_add_out_absent(struct sw_graph *g, int32_t i_op);
 /* x itself if row-major, else a copy (op CONTIGUOUS). */

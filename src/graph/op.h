@@ -200,8 +200,10 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    attrs to, by messages between ranks: SUM -> the \
                                                    sum (WHOLE), or a rank's part of it (CUT); CUT  \
                                                    -> all parts along attrs dim (CUT: of a rank's  \
-                                                   part along attrs to_dim). No device has a       \
-                                                   kernel for it */                               \
+                                                   part along attrs to_dim). With offsets [ranks,  \
+                                                   W] of the rows for each rank, and of those from \
+                                                   it: only these rows travel, and others are 0.   \
+                                                   No device has a kernel for it */               \
     X(LINEAR_CE_MERGE,    "linear_ce_merge")    /* h, w, labels [, bias], parts [3 n, rows] ->     \
                                                    sum, count, lse, from what LINEAR_CE with attrs \
                                                    partial made of n parts of the vocabulary. Only \

@@ -240,6 +240,7 @@ enum sw_job_number {
     SW_JOB_DISK,
     SW_JOB_BESIDES,  /* bytes that the process has allocated outside the plan */
     SW_JOB_RESIDENT, /* resident bytes of the process */
+    SW_JOB_ROUTED,   /* bytes sent along the expert axis */
     SW_JOB_NUMBERS
 };
 /* The record of a step on one rank. */
@@ -248,7 +249,7 @@ struct sw_job_said {
     struct queue_record queues;
 };
 /* ---- routers.c: numbers of the routers of a step; n 0: the model has no experts ---- */
-enum { SW_JOB_MOST_ROUTERS = 7 };
+enum { SW_JOB_MOST_ROUTERS = 8 };
 struct sw_job_routers {
     struct {
         const char *name;
@@ -256,8 +257,18 @@ struct sw_job_routers {
     } items[SW_JOB_MOST_ROUTERS];
     int n;
 };
-/* Reads those of the last step. drops: also of what a capacity dropped */
-void sw_job_count_routers(const sw_engine *e, bool drops, struct sw_job_routers *out);
+/* Reads those of the last step. drops: also of what a capacity dropped; routed: bytes sent along
+ * the expert axis, -1 = there is none */
+void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
+                          struct sw_job_routers *out);
+/* Bytes that this rank has sent along the expert axis; 0 without one. */
+int64_t sw_job_routed(const struct sw_engine_facts *facts);
+/* Bytes of experts that were loaded because tokens chose them, and the most that there could have
+ * been; 0 if no load waits for a router. */
+struct sw_job_loads {
+    int64_t chosen, most;
+};
+struct sw_job_loads sw_job_expert_loads(const struct sw_engine_facts *facts);
 
 struct sw_job_step {
     struct sw_step_report report;

@@ -10,7 +10,30 @@ static void put(struct sw_job_routers *out, const char *name, const char *gauge,
     out->n++;
 }
 
-void sw_job_count_routers(const sw_engine *e, bool drops, struct sw_job_routers *out)
+int64_t sw_job_routed(const struct sw_engine_facts *facts)
+{
+    const int group = sw_plan_group(facts->plan, 1U << SW_AXIS_EXPERT);
+    struct sw_traffic traffic = {.calls = {0}};
+    if (group >= 0) {
+        sw_executor_traffic(facts->executor, group, &traffic);
+    }
+    return traffic.sent[SW_COMM_ALL_TO_ALL];
+}
+
+struct sw_job_loads sw_job_expert_loads(const struct sw_engine_facts *facts)
+{
+    struct sw_transfers moved;
+    struct sw_job_loads sum = {0, 0};
+    sw_executor_transferred(facts->executor, &moved);
+    for (int t = 0; t < SW_TIER_COUNT; t++) {
+        sum.chosen += moved.chosen[t];
+        sum.most += moved.chosen[t] + moved.unchosen[t];
+    }
+    return sum;
+}
+
+void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
+                          struct sw_job_routers *out)
 {
     struct sw_engine_routers r;
     out->n = 0;
@@ -36,5 +59,9 @@ void sw_job_count_routers(const sw_engine *e, bool drops, struct sw_job_routers 
             "Choices of experts that the capacity dropped in the step.", r.dropped);
         put(out, "dropped_share", "spillway_dropped_share", "Dropped choices among all choices.",
             r.dropped / r.choices);
+    }
+    if (routed >= 0) {
+        put(out, "expert_sent_bytes", "spillway_expert_sent_bytes",
+            "Bytes that the rank with the most sent along the expert axis.", (double)routed);
     }
 }

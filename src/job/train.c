@@ -174,6 +174,7 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     struct sw_alloc_stats besides; /* memory outside the plan, of all ranks in this process */
     sw_executor_queue_times(job->facts.executor, step->mine.queues.of);
     sw_executor_phase_times(job->facts.executor, &began);
+    numbers[SW_JOB_ROUTED] = -sw_job_routed(&job->facts);
     const int64_t begin = sw_now_ns();
     for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + r of the global batch */
         const int64_t k = j * job->facts.data.size + job->facts.data.rank;
@@ -186,6 +187,7 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     sw_executor_queue_times(job->facts.executor, after);
     sw_executor_phase_times(job->facts.executor, &ended);
     sw_queue_record_end(&step->mine.queues, after);
+    numbers[SW_JOB_ROUTED] += sw_job_routed(&job->facts);
     sw_job_count_phases(&began, &ended, numbers);
     sw_alloc_get_stats(&besides);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
@@ -244,6 +246,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     SW_TRY(sw_job_share(job->comm, &job->shared, &step));
     *stopped = step.most[SW_JOB_STOP] != 0;
     sw_job_count_routers(job->engine, job->facts.config->spillway.capacity_factor > 0,
+                         job->facts.config->parallel.expert > 1 ? step.most[SW_JOB_ROUTED] : -1,
                          &step.routers);
     step.val_loss = job->val_loss;
     step.metrics = sw_job_counts_metrics(job) ? job->measure.of : NULL;

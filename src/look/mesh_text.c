@@ -193,6 +193,9 @@ static void print_text(const struct view *v, struct sw_str *out)
     }
     print_memory(v, out);
     print_sent(v, out);
+    if (sw_mesh_size(&v->mesh, 1U << SW_AXIS_EXPERT) > 1) {
+        sw_str_puts(out, "(expert: at most; the rows that routers count travel)\n");
+    }
     if (v->rows[0].boundary >= 0) {
         sw_str_puts(out, "(boundary: \"reduce\": \"boundary\" adds the micro-batches of a rank "
                          "first, so the bits depend on the ranks)\n");

@@ -83,9 +83,11 @@ static sw_value by_experts(struct build *b, const struct sw_routes *routes, sw_v
 static sw_value routed(struct build *b, const struct sw_routes *routes, sw_value x)
 {
     struct sw_routes there = *routes;
-    const sw_value rows = sw_experts_exchange(b->g, sw_to_experts(b->g, x, routes), b->ranks);
-    there.offsets = sw_experts_exchange(b->g, routes->offsets, b->ranks);
-    const sw_value y = sw_experts_exchange(b->g, by_experts(b, &there, rows), b->ranks);
+    const sw_value here = sw_to_experts(b->g, x, routes);
+    there.offsets = sw_experts_exchange(b->g, routes->offsets, SW_NO_VALUE, SW_NO_VALUE, b->ranks);
+    const sw_value rows = sw_experts_exchange(b->g, here, routes->offsets, there.offsets, b->ranks);
+    const sw_value y = sw_experts_exchange(b->g, by_experts(b, &there, rows), there.offsets,
+                                           routes->offsets, b->ranks);
     return sw_from_experts(b->g, y, routes);
 }
 

@@ -87,7 +87,8 @@ enum sw_move {
     SW_MOVE_ALL_GATHER,     /* x -> the members' x, joined along `dim` */
     SW_MOVE_REDUCE_SCATTER, /* x -> this member's slice of the sum of the members' x, along `dim` */
     SW_MOVE_ALL_TO_ALL,     /* x, cut along `dim` -> the slices from all members, joined along
-                             * `to_dim` */
+                             * `to_dim`. With offsets i32 [n, W] of the rows that each member gets,
+                             * and of those that it sends: these rows; others become 0 */
     SW_MOVE_ALL_REDUCE,     /* x -> the sum of the members' x */
     SW_MOVE_BROADCAST,      /* x (in place): becomes the x of member `peer` */
     SW_MOVE_SEND,           /* x -> nothing; member `peer` has a RECV for it */
@@ -120,7 +121,7 @@ struct sw_move_info {
     enum sw_queue queue[2]; /* transfers; see sw_exchange_queue for exchanges */
     int n_in;               /* number of inputs, without the optional ones */
     /* Operands of its instruction, in this order. The optional ones come last and are all present
-     * or all absent; they are the rows of a row-sparse move. */
+     * or all absent; they are the rows of a row-sparse move, or count rows. */
     int n_operands, n_optional;
     struct sw_move_operand operands[SW_MOVE_OPERANDS];
     /* ---- exchanges ---- */

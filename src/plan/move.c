@@ -66,7 +66,8 @@ static const struct sw_move_info table[SW_N_MOVES] = {
                             .verb = {SW_VERB_ALL_TO_ALL, SW_VERB_ALL_TO_ALL},
                             .n_in = 1,
                             .n_operands = 2,
-                            .operands = {IN(0, READ), OUT(0)},
+                            .n_optional = 2,
+                            .operands = {IN(0, READ), OUT(0), IN(1, READ), IN(2, READ)},
                             .route = SW_ROUTE_ALL,
                             .is_divided = true,
                             .has_dims = true},
@@ -296,6 +297,8 @@ void sw_exchange_describe(const struct sw_ir *ir, const struct sw_ir_op *op, str
     find_runs(ir, op, &out->exchange);
     if (op->move == SW_MOVE_REDUCE && sw_ir_moves_rows(op)) {
         find_rows(ir, op, &out->exchange);
+    } else if (op->move == SW_MOVE_ALL_TO_ALL && sw_ir_moves_rows(op)) {
+        out->exchange.row_elems = (int32_t)sw_shape_last(&ir->values[op->in[0]].form->shape);
     }
 }
 
@@ -357,6 +360,21 @@ static bool fits(const struct sw_ir *ir, const struct sw_ir_op *op)
     }
 }
 
+/* Rows are counted along the first of two dimensions, by offsets for each member. */
+static bool counts_fit(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    const int n = ir->groups[op->exchange.group].n;
+    bool good = ir->values[op->in[0]].form->shape.rank == 2 && op->exchange.dim == 0 &&
+                op->exchange.to_dim == 0;
+    for (int k = 1; k < op->n_in; k++) {
+        const struct sw_ir_value *counts = &ir->values[op->in[k]];
+        const struct sw_shape *shape = &counts->form->shape;
+        good = good && counts->dtype == SW_I32 && counts->form->contiguous && shape->rank == 2 &&
+               shape->dims[0] == n && shape->dims[1] >= SW_OFFSETS_BEHIND;
+    }
+    return good;
+}
+
 sw_status sw_exchange_check(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     const struct sw_move_info *info = sw_move_info(op->move);
@@ -368,6 +386,8 @@ sw_status sw_exchange_check(const struct sw_ir *ir, const struct sw_ir_op *op)
         plain = plain && value->form->contiguous && value->dtype == dtype;
     }
     const struct sw_group *group = &ir->groups[op->exchange.group];
+    plain =
+        plain && (op->move != SW_MOVE_ALL_TO_ALL || !sw_ir_moves_rows(op) || counts_fit(ir, op));
     if (!plain || !fits(ir, op)) {
         return SW_FAIL(SW_E_ARG,
                        "plan: a %s among %d ranks (dimension %d, to dimension %d, peer %d of rank "

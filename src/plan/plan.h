@@ -198,7 +198,7 @@ struct sw_instr_exchange {
     int32_t runs[2];
     /* REDUCE: at most this many rows of a row-sparse gradient travel to a rank, with row_elems
      * elements each. Operands 2 and 3 are the rows and their index. 0 = its shards travel
-     * instead. */
+     * instead. ALL_TO_ALL: see sw_instr_is_counted. */
     int32_t rows, row_elems;
 };
 
@@ -263,20 +263,14 @@ static inline bool sw_instr_is_inside(const struct sw_instr *instr)
 {
     return sw_instr_exchanges(instr) && instr->exchange.batch == 0;
 }
-/* Bytes of the message that an exchange sends to a member. Rows of a gradient: the most. */
+/* Bytes of the message that an exchange sends to a member. Rows: the most. */
 int64_t sw_instr_sent_bytes(const struct sw_instr *instr);
 /* Bytes that an exchange sends to other ranks, and gets from them, in a group of n members of which
- * this rank is number `me`. */
+ * this rank is number `me`. Rows: the most. */
 struct sw_instr_traffic {
     int64_t sent, received;
 };
 struct sw_instr_traffic sw_instr_traffic(const struct sw_instr *instr, int n, int me);
-/* The parts of an exchange's workspace, as offsets: n slices that have arrived, n slices that are
- * sent, and the fp32 sums of one slice. Parts that it does not need have no bytes. */
-struct sw_exchange_areas {
-    size_t arrived, packed, sums, bytes;
-};
-struct sw_exchange_areas sw_instr_areas(const struct sw_instr *instr, int n);
 /* Bytes of a message with so many rows: their number (8 bytes), their index and the rows. */
 int64_t sw_instr_rows_bytes(int64_t rows, int64_t row_elems, enum sw_dtype dtype);
 

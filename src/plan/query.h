@@ -5,6 +5,22 @@
 
 #include "plan/plan.h"
 
+/* ---- exchanges ---- */
+
+/* True for an exchange of the rows of experts, with row_elems elements each. Operands 2 and 3 are
+ * the offsets (struct sw_routes) of those that it sends and gets. Others do not travel, and become
+ * 0. */
+static inline bool sw_instr_is_counted(const struct sw_instr *instr)
+{
+    return instr->verb == SW_VERB_ALL_TO_ALL && instr->exchange.row_elems > 0;
+}
+/* The parts of an exchange's workspace, as offsets: n slices that have arrived, n slices that are
+ * sent, and the fp32 sums of one slice. Parts that it does not need have no bytes. */
+struct sw_exchange_areas {
+    size_t arrived, packed, sums, bytes;
+};
+struct sw_exchange_areas sw_instr_areas(const struct sw_instr *instr, int n);
+
 /* ---- memory and bytes of a plan ---- */
 
 /* Divides the staging memory among the queues, as sw_plan_open does. */
@@ -23,6 +39,8 @@ void sw_plan_largest(const struct sw_program *program, int most, struct sw_str *
  * micro-steps. */
 struct sw_transfers {
     int64_t in[SW_TIER_COUNT], out[SW_TIER_COUNT]; /* from a tier to the device, and back */
+    /* counted at run time: loads that wait for the router, of experts with rows, and of others */
+    int64_t chosen[SW_TIER_COUNT], unchosen[SW_TIER_COUNT];
 };
 struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds);
 /* Bytes that this rank sends to the other members of a group in an optimizer step. Of rows of

@@ -2,7 +2,8 @@
 // Exchanges of activations among the members of a group. Slices along an inner dimension consist of
 // many runs, and are packed before they are sent, or unpacked when they have arrived. A sum is made
 // as that of gradients is: the slices travel to the member that they belong to, which adds them in
-// rank order in fp32. It rounds the sum once, and all members get these bits.
+// rank order in fp32. It rounds the sum once, and all members get these bits. Of the rows of
+// experts only those travel that the router has counted.
 #include "run/collectives.h"
 
 struct exchange {
@@ -115,6 +116,51 @@ static sw_status all_reduce(const struct exchange *x)
     return sw_stage_wait(x->stage);
 }
 
+/* The bytes of each slice that travel; operand k counts their rows, see sw_instr_is_counted. */
+static sw_status read_counts(const struct exchange *x, int k, size_t *out)
+{
+    const struct sw_instr_exchange *e = &x->call->instr->exchange;
+    const size_t row = (size_t)e->row_elems * sw_dtype_bytes(e->dtype);
+    const size_t width = x->call->operands[k].bytes / sizeof(int32_t) / (size_t)x->n;
+    for (int r = 0; r < x->n; r++) {
+        const size_t at = (size_t)(r + 1) * width - SW_OFFSETS_BEHIND;
+        int32_t rows = 0;
+        SW_TRY(sw_stage_out(x->stage, &rows, (const int32_t *)x->call->at[k] + at, sizeof rows));
+        out[r] = (size_t)rows * row;
+        if (rows < 0 || out[r] > x->slice) {
+            return SW_FAIL(SW_E_ARG, "%d rows %s member %d of the group; wanted 0 to %zu", rows,
+                           k == 2 ? "to" : "from", r, x->slice / row);
+        }
+    }
+    return SW_OK;
+}
+
+/* Exchanges the rows that are counted at run time; those that no member sends become 0. Subtracts
+ * the bytes of other rows from *more. */
+static sw_status move_counted(const struct exchange *x, struct sw_instr_traffic *more)
+{
+    size_t counts[4 * SW_MOST_EXPERT_RANKS], *sent = counts, *received = counts + x->n;
+    SW_TRY(read_counts(x, 2, sent));
+    SW_TRY(read_counts(x, 3, received));
+    for (int r = 0; r < x->n; r++) {
+        char *rest = (char *)x->call->at[1] + (size_t)r * x->slice + received[r];
+        const size_t bytes = x->slice - received[r];
+        SW_TRY(bytes == 0 ? SW_OK : sw_device_fill(x->stage->dev, x->stage->on, rest, 0, bytes));
+        more->sent -= r == x->me ? 0 : (int64_t)(x->slice - sent[r]);
+        more->received -= r == x->me ? 0 : (int64_t)bytes;
+    }
+    SW_TRY(sw_stage_wait(x->stage));
+    return sw_stage_exchange_counted(
+        x->stage, x->call->route.comm,
+        &(struct sw_counted_slices){.src = x->call->at[0],
+                                    .dst = x->call->at[1],
+                                    .slice_bytes = x->slice,
+                                    .sent = sent,
+                                    .received = received,
+                                    .scratch = received + x->n,
+                                    .what = x->call->instr->about->where});
+}
+
 static sw_status pass(const struct exchange *x, enum sw_comm_op op, int peer)
 {
     return sw_stage_pass(x->stage, &x->call->route, op, peer, x->call->at[0], x->slice,
@@ -122,7 +168,7 @@ static sw_status pass(const struct exchange *x, enum sw_comm_op op, int peer)
 }
 
 sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collective_call *call,
-                            struct sw_comm_item *items)
+                            struct sw_comm_item *items, struct sw_instr_traffic *more)
 {
     const struct sw_instr *instr = call->instr;
     const struct exchange x = {
@@ -138,7 +184,8 @@ sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collec
     case SW_VERB_ALL_GATHER:
         return move_slices(&x, SW_COMM_ALL_GATHER);
     case SW_VERB_ALL_TO_ALL:
-        return move_slices(&x, SW_COMM_ALL_TO_ALL);
+        return sw_instr_is_counted(instr) && !stage->in_order ? move_counted(&x, more)
+                                                              : move_slices(&x, SW_COMM_ALL_TO_ALL);
     case SW_VERB_REDUCE_SCATTER:
         return add_slices(&x, call->at[1]);
     case SW_VERB_ALL_REDUCE:

@@ -109,23 +109,24 @@ static sw_status count_rows(sw_comm *comm, const struct sw_comm_job *job,
                  : SW_OK;
 }
 
-/* Packs the rows of an exchange in the memory of its gradient. Shortens the item to them; *sent
- * changes by the difference from the bytes of a shard, with the count of rows included. */
+/* Packs the rows of an exchange in the memory of its gradient. Shortens the item to them; *more
+ * changes by the difference from the bytes of shards, with the counts of rows included. */
 static void pack_rows(sw_comm *comm, const struct sw_comm_job *job,
                       const struct sw_collective_call *call, struct sw_comm_item *item,
-                      int64_t *sent)
+                      struct sw_instr_traffic *more)
 {
     const int ranks = sw_comm_size(comm);
     const int64_t most = sw_sparse_most(call, ranks);
     sw_sparse_pack(call, ranks, is_idle(comm, job, call), most);
     item->slice_bytes = (size_t)sw_instr_rows_bytes(most, call->instr->exchange.row_elems,
                                                     call->instr->exchange.dtype);
-    *sent += (int64_t)(item->slice_bytes + sizeof most) - call->instr->bytes;
+    const int64_t each = (int64_t)(item->slice_bytes + sizeof most) - call->instr->bytes;
+    more->sent += each * (ranks - 1);
+    more->received += each * (ranks - 1);
 }
 
-/* sent: bytes that exchanges of rows have sent to each other rank beyond those of shards */
 static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct sw_comm_item *items,
-                           int64_t *sent)
+                           struct sw_instr_traffic *more)
 {
     if (job->calls[0].instr->verb == SW_VERB_MERGE) {
         return merge_words(job, items);
@@ -136,7 +137,7 @@ static sw_status run_batch(sw_comm *comm, const struct sw_comm_job *job, struct 
         const struct sw_collective_call *call = &job->calls[k];
         items[k] = item_of(call);
         if (call->instr->exchange.rows > 0) {
-            pack_rows(comm, job, call, &items[k], sent);
+            pack_rows(comm, job, call, &items[k], more);
         } else if (call->instr->verb == SW_VERB_REDUCE) {
             SW_TRY(clear_padding(job->stage, call));
             SW_TRY(clear_idle(comm, job, call));
@@ -208,19 +209,18 @@ sw_status sw_collectives_blame(const struct sw_comm_job *job, sw_status st)
     return st;
 }
 
-void sw_collectives_ran(const struct sw_comm_job *job, int64_t rows, int64_t begin_ns,
-                        int64_t end_ns)
+void sw_collectives_ran(const struct sw_comm_job *job, const struct sw_instr_traffic *more,
+                        int64_t begin_ns, int64_t end_ns)
 {
-    sw_comm *comm = job->calls[0].route.comm;
-    const struct sw_instr_traffic bytes = count_bytes(job, comm);
-    const int64_t more = rows * (sw_comm_size(comm) - 1);
-    sw_meter_ran(job->meter, &(struct sw_span){.queue = job->stage->queue,
-                                               .program = job->i_program,
-                                               .instr = job->instr,
-                                               .bytes_in = bytes.received + more,
-                                               .bytes_out = bytes.sent + more,
-                                               .begin_ns = begin_ns,
-                                               .end_ns = end_ns});
+    const struct sw_instr_traffic bytes = count_bytes(job, job->calls[0].route.comm);
+    sw_meter_ran(job->meter,
+                 &(struct sw_span){.queue = job->stage->queue,
+                                   .program = job->i_program,
+                                   .instr = job->instr,
+                                   .bytes_in = bytes.received + (more ? more->received : 0),
+                                   .bytes_out = bytes.sent + (more ? more->sent : 0),
+                                   .begin_ns = begin_ns,
+                                   .end_ns = end_ns});
     if (job->ns) {
         *job->ns += end_ns - begin_ns;
     }
@@ -229,15 +229,15 @@ void sw_collectives_ran(const struct sw_comm_job *job, int64_t rows, int64_t beg
 sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items)
 {
     const int64_t begin = sw_now_ns();
-    int64_t rows = 0;
+    struct sw_instr_traffic more = {0, 0};
     const sw_status st = job->calls[0].instr->verb > SW_VERB_MERGE
-                             ? sw_activation_run(job->stage, &job->calls[0], items)
-                             : run_batch(job->calls[0].route.comm, job, items, &rows);
+                             ? sw_activation_run(job->stage, &job->calls[0], items, &more)
+                             : run_batch(job->calls[0].route.comm, job, items, &more);
     if (st < 0) {
         return sw_collectives_blame(job, st);
     }
     if (!job->stage->in_order) {
-        sw_collectives_ran(job, rows, begin, sw_now_ns());
+        sw_collectives_ran(job, &more, begin, sw_now_ns());
     }
     return SW_OK;
 }

@@ -45,16 +45,17 @@ void sw_sparse_add(const struct sw_collective_call *call, int rank, int n_active
 
 /* ---- activations.c ---- */
 
-/* Runs an exchange of an activation. items: scratch, [2] */
+/* Runs an exchange of an activation. items: scratch, [2]; more: the bytes that it sends and
+ * receives beyond those of the plan are added; below 0 if rows are counted */
 sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collective_call *call,
-                            struct sw_comm_item *items);
+                            struct sw_comm_item *items, struct sw_instr_traffic *more);
 
 /* Runs the batch, or queues it if its stage is in_order. The message of a failure begins with the
  * instruction. items: scratch, [2 job->n] */
 sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items);
-/* Counts the time and bytes of a batch that has run. rows: bytes of rows, beyond those of shards,
- * that it sent to each other member */
-void sw_collectives_ran(const struct sw_comm_job *job, int64_t rows, int64_t begin_ns,
-                        int64_t end_ns);
+/* Counts the time and bytes of a batch that has run. more: bytes beyond those of whole slices,
+ * since rows travel; NULL = none */
+void sw_collectives_ran(const struct sw_comm_job *job, const struct sw_instr_traffic *more,
+                        int64_t begin_ns, int64_t end_ns);
 /* Puts the instruction in front of the present message. */
 sw_status sw_collectives_blame(const struct sw_comm_job *job, sw_status st);

@@ -290,7 +290,7 @@ void sw_executor_exchanged(struct sw_executor *ex, enum sw_queue queue,
                            const struct sw_queue_job *what, int64_t begin_ns, int64_t end_ns)
 {
     const struct sw_comm_job job = job_of(ex, queue, what);
-    sw_collectives_ran(&job, 0, begin_ns, end_ns);
+    sw_collectives_ran(&job, NULL, begin_ns, end_ns);
 }
 
 sw_status sw_executor_blame(struct sw_executor *ex, enum sw_queue queue,

@@ -367,6 +367,46 @@ sw_status sw_stage_exchange(const struct sw_stage *s, const struct sw_route *rou
     return SW_OK;
 }
 
+/* Copies bytes [at, at + some[r]) of each slice r between a tensor and staging memory, in which
+ * pieces have `piece` bytes. */
+static sw_status copy_counted(const struct sw_stage *s, const struct sw_counted_slices *x, int size,
+                              size_t at, size_t piece, bool in)
+{
+    char *stage = s->memory + (in ? (size_t)size * piece : 0);
+    char *tensor = in ? x->dst : (char *)(uintptr_t)x->src;
+    const size_t *some = x->scratch + (in ? size : 0);
+    for (size_t r = 0; r < (size_t)size; r++) {
+        char *there = tensor + r * x->slice_bytes + at, *here = stage + r * piece;
+        SW_TRY(some[r] == 0
+                   ? SW_OK
+                   : sw_device_copy(s->dev, s->on, in ? there : here, in ? here : there, some[r]));
+    }
+    return sw_stage_wait(s);
+}
+
+sw_status sw_stage_exchange_counted(const struct sw_stage *s, sw_comm *comm,
+                                    const struct sw_counted_slices *x)
+{
+    const int size = sw_comm_size(comm);
+    if (reaches(s->dev, SW_DEVICE_COMM_REACHES)) {
+        return sw_comm_all_to_all_counted(comm, x->src, x->dst, x->slice_bytes, x->sent,
+                                          x->received, x->what);
+    }
+    const size_t piece = s->bytes / (2 * (size_t)size) / PIECE_ALIGN * PIECE_ALIGN;
+    size_t *sent = x->scratch, *received = x->scratch + size;
+    for (size_t at = 0; at < x->slice_bytes; at += piece) { /* equally often on all ranks */
+        for (int r = 0; r < size; r++) {
+            sent[r] = x->sent[r] > at ? least_of(x->sent[r] - at, piece) : 0;
+            received[r] = x->received[r] > at ? least_of(x->received[r] - at, piece) : 0;
+        }
+        SW_TRY(copy_counted(s, x, size, at, piece, false));
+        SW_TRY(sw_comm_all_to_all_counted(comm, s->memory, s->memory + (size_t)size * piece, piece,
+                                          sent, received, x->what));
+        SW_TRY(copy_counted(s, x, size, at, piece, true));
+    }
+    return SW_OK;
+}
+
 static sw_status pass(sw_comm *comm, enum sw_comm_op op, int peer, void *data, size_t bytes,
                       const char *what)
 {

@@ -56,6 +56,18 @@ sw_status sw_stage_read_rows(const struct sw_stage *s, struct sw_swap *swap, siz
  * scratch: [n] */
 sw_status sw_stage_exchange(const struct sw_stage *s, const struct sw_route *route,
                             const struct sw_comm_item *items, int n, struct sw_comm_item *scratch);
+/* See sw_comm_all_to_all_counted. */
+struct sw_counted_slices {
+    const void *src; /* [size, slice_bytes] in device memory, as dst */
+    void *dst;
+    size_t slice_bytes;
+    const size_t *sent, *received; /* [size] */
+    size_t *scratch;               /* [2 size] */
+    const char *what;
+};
+/* Exchanges the counted bytes of slices; complete on return. Not for a stage that is in_order. */
+sw_status sw_stage_exchange_counted(const struct sw_stage *s, sw_comm *comm,
+                                    const struct sw_counted_slices *x);
 /* Passes data in device memory on. op: SW_COMM_SEND, to `peer`; _RECEIVE, from `peer`; _BROADCAST,
  * from `peer` to all. Complete on return, unless the stage is in_order: then it is queued. */
 sw_status sw_stage_pass(const struct sw_stage *s, const struct sw_route *route, enum sw_comm_op op,

@@ -101,6 +101,7 @@ enum sw_compare {
     X(batch, NUMBER, MAY, WAITS, sent ? sent->batch : -1)                                          \
     X(dtype, TEXT, MAY, WORK, sent ? sw_dtype_name(sent->dtype) : NULL)                            \
     X(rows, COUNT, MAY, WAITS, sent ? sent->rows : 0)                                              \
+    X(counted, FLAG, MAY, WAITS, sw_instr_is_counted(instr))                                       \
     X(blocking, FLAG, MAY, WAITS, instr->exchange.blocking)                                        \
     X(whole_step, FLAG, MAY, WAITS, instr->exchange.whole_step)                                    \
     X(continues, FLAG, MAY, WAITS, instr->exchange.continues)                                      \

@@ -59,6 +59,36 @@ static sw_status move_slices(void *ctx, sw_comm *comm)
     return SW_OK;
 }
 
+/* Rank a sends (3 a + b) % 5 words to rank b, of slices of N; at times nothing. */
+static sw_status move_counted(void *ctx, sw_comm *comm)
+{
+    (void)ctx;
+    const int rank = sw_comm_rank(comm), size = sw_comm_size(comm);
+    int32_t src[MOST_RANKS * N], dst[MOST_RANKS * N];
+    size_t sent[MOST_RANKS], received[MOST_RANKS];
+    int64_t bytes = 0;
+    for (int r = 0; r < size; r++) {
+        fill_words(src + r * N, rank * 10000 + r * 1000, N);
+        sent[r] = (size_t)((3 * rank + r) % 5) * sizeof *src;
+        received[r] = (size_t)((3 * r + rank) % 5) * sizeof *src;
+        bytes += r == rank ? 0 : (int64_t)sent[r];
+    }
+    memset(dst, 0xff, sizeof dst);
+    SW_TRY(sw_comm_all_to_all_counted(comm, src, dst, N * sizeof *src, sent, received, "rows"));
+    for (int r = 0; r < size; r++) {
+        const int n = (3 * r + rank) % 5;
+        WANT(same_words(dst + r * N, r * 10000 + rank * 1000, n));
+        WANT(dst[r * N + n] == -1 && dst[r * N + N - 1] == -1);
+    }
+    struct sw_traffic traffic;
+    sw_comm_traffic(comm, &traffic);
+    WANT(traffic.calls[SW_COMM_ALL_TO_ALL] == 1 && traffic.sent[SW_COMM_ALL_TO_ALL] == bytes);
+    sent[size - 1] = N * sizeof *src + 1;
+    WANT(sw_comm_all_to_all_counted(comm, src, dst, N * sizeof *src, sent, received, "rows") ==
+         SW_E_ARG);
+    return SW_OK;
+}
+
 static sw_status move_the_rest(void *ctx, sw_comm *comm)
 {
     (void)ctx;
@@ -400,8 +430,8 @@ static void groups_may_share_a_transport(void **state)
 static void collectives_move(void **state)
 {
     (void)state;
-    static const sw_rank_fn fns[] = {move_slices, move_items, move_the_rest, sum,
-                                     sum_rounded, move_much,  move_in_groups};
+    static const sw_rank_fn fns[] = {move_slices, move_items,  move_counted, move_the_rest,
+                                     sum,         sum_rounded, move_much,    move_in_groups};
     for (int size = 1; size <= MOST_RANKS; size++) {
         for (size_t i = 0; i < SW_LEN(fns); i++) {
             test_ranks_succeed(WIRE_THREADS, size, 60, fns[i], NULL);

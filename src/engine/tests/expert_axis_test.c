@@ -36,6 +36,7 @@ struct job {
     const char *device;
     const char *load, *save;
     bool idle; /* trains no step */
+    bool logits;
     /* results */
     double losses[STEPS], norms[STEPS], evaluated;
     int32_t text[NEW];
@@ -63,7 +64,7 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
         .run = {.comm = comm, .verify = true, .device = job->device},
         .seed = 5,
         .train.wanted = true,
-        .evaluate.loss = true,
+        .evaluate = {.loss = true, .logits = job->logits, .hidden = job->logits},
         .generate = {.wanted = true, .tokens = 6}};
     return sw_initialize(&options, out);
 }
@@ -98,6 +99,23 @@ static void count_held(struct job *job, const struct sw_engine *e)
     }
 }
 
+/* The steps sent no more than the plan says. */
+static sw_status check_bound(const sw_engine *e, int steps)
+{
+    const int group = sw_plan_group(e->plan, 1U << SW_AXIS_EXPERT);
+    struct sw_traffic traffic;
+    if (group < 0) {
+        return SW_OK;
+    }
+    sw_executor_traffic(e->executor, group, &traffic);
+    const int64_t sent = traffic.sent[SW_COMM_ALL_TO_ALL];
+    const int64_t bound = steps * sw_plan_group_bytes(e->plan, group);
+    return (sent > 0) == (bound > 0) && sent <= bound
+               ? SW_OK
+               : SW_FAIL(SW_E_ARG, "rank %d sent %lld bytes to experts, at most %lld",
+                         e->world.rank, (long long)sent, (long long)bound);
+}
+
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct job *job = ctx;
@@ -113,6 +131,7 @@ static sw_status train(void *ctx, sw_comm *comm)
             job->norms[i] = report.grad_norm;
         }
     }
+    st = st < 0 || job->idle ? st : check_bound(e, STEPS);
     if (st >= 0) {
         count_held(job, e);
     }
@@ -205,6 +224,86 @@ static void tiers_change_no_bit(void **state)
     free(b);
 }
 
+/* ---- what travels ---- */
+
+enum { LAYERS = 2, N_EXPERTS = 4, WIDTH = 12, RANKS_MOST = 4 };
+
+/* The rows that this rank has for each rank, by the scores of its routers: of a token, the two
+ * best. */
+static sw_status count_rows(sw_engine *e, int ranks, int64_t *out)
+{
+    float scores[B * T * N_EXPERTS];
+    for (int layer = 0; layer < LAYERS; layer++) {
+        char name[32];
+        snprintf(name, sizeof name, "router_logits.%d", layer);
+        assert_int_equal(sw_engine_output_elems(e, name), B * T * N_EXPERTS);
+        SW_TRY(sw_engine_output(e, name, scores));
+        for (int i = 0; i < B * T * N_EXPERTS; i++) {
+            const float *token = scores + i / N_EXPERTS * N_EXPERTS;
+            int better = 0;
+            for (int k = 0; k < N_EXPERTS; k++) {
+                better += token[k] > scores[i];
+            }
+            out[i % N_EXPERTS / (N_EXPERTS / ranks)] += better < 2;
+        }
+    }
+    return SW_OK;
+}
+
+/* Exchanges of forward: offsets, which are whole, and rows there and back. */
+static sw_status compare_bytes(void *ctx, sw_comm *comm)
+{
+    const struct job *job = ctx;
+    const int ranks = sw_comm_size(comm), me = sw_comm_rank(comm);
+    int64_t rows[RANKS_MOST] = {0}, all[RANKS_MOST * RANKS_MOST], want, bound = 0;
+    struct sw_traffic traffic;
+    int32_t ids[B * T];
+    sw_engine *e = NULL;
+    SW_TRY(open_engine(job, comm, &e));
+    for (int i = 0; i < B * T; i++) {
+        ids[i] = (int32_t)(sw_philox_u64(9, (uint64_t)me, (uint64_t)i) % V);
+    }
+    const struct sw_tensor tensor = {"input_ids", {ids, SW_I32, {2, {B, T}}, {0}}};
+    const int group = sw_plan_group(e->plan, 1U << SW_AXIS_EXPERT);
+    sw_status st = sw_logits(e, &(struct sw_batch){&tensor, 1}, NULL);
+    sw_executor_traffic(e->executor, group, &traffic);
+    st = st < 0 ? st : count_rows(e, ranks, rows);
+    st = st < 0 ? st : sw_comm_all_gather(comm, rows, all, ranks * sizeof *rows, "rows");
+    want = (int64_t)LAYERS * (ranks - 1) * (N_EXPERTS / ranks + 2) * (int64_t)sizeof(int32_t);
+    for (int r = 0; r < ranks && st >= 0; r++) {
+        const int64_t both = all[me * ranks + r] + all[r * ranks + me];
+        want += r == me ? 0 : both * WIDTH * (int64_t)sizeof(float);
+    }
+    const struct sw_program *program = &e->plan->programs[e->programs.logits];
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        bound += sw_instr_exchanges(instr) ? sw_instr_traffic(instr, ranks, me).sent : 0;
+    }
+    if (st >= 0 && (traffic.sent[SW_COMM_ALL_TO_ALL] != want || want > bound)) {
+        st =
+            SW_FAIL(SW_E_ARG, "rank %d of %d sent %lld bytes, wanted %lld, at most %lld", me, ranks,
+                    (long long)traffic.sent[SW_COMM_ALL_TO_ALL], (long long)want, (long long)bound);
+    }
+    sw_close(e);
+    return st;
+}
+
+static void only_counted_rows_travel(void **state)
+{
+    static const char *const devices[] = {"cpu:reference", "mock"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct job job = {.model = "mixtral.json",
+                          .expert = i % 2 ? 4 : 2,
+                          .pipe = 1,
+                          .device = devices[i / 2],
+                          .logits = true};
+        if (sw_threads_run(job.expert, 60, compare_bytes, &job) < 0) {
+            fail_msg("%s, expert %d: %s", job.device, job.expert, sw_error_message());
+        }
+    }
+}
+
 /* All but the experts are on each rank. */
 static void an_expert_is_held_once(void **state)
 {
@@ -287,6 +386,7 @@ static int set_up(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_have_the_bits_of_one),
     cmocka_unit_test(tiers_change_no_bit),
+    cmocka_unit_test(only_counted_rows_travel),
     cmocka_unit_test(an_expert_is_held_once),
     cmocka_unit_test(checkpoints_load_on_other_ranks),
     cmocka_unit_test(what_cannot_be_had_is_refused),

@@ -168,6 +168,25 @@ static void monitors_have_them(void **state)
     }
 }
 
+/* Where all experts are chosen, each exchange of rows is full: two in forward and two in backward,
+ * and one of offsets. */
+static void the_expert_axis_counts_what_it_sends(void **state)
+{
+    enum { WIDTH = 16, RANKS = 2, OWN = EXPERTS / RANKS };
+    const double rows = (double)BATCH * TOKENS * OWN * WIDTH * sizeof(float);
+    (void)state;
+    train((struct run){.out = "full",
+                       .chosen = EXPERTS,
+                       .set = LOSSES ", \"mesh\": {\"expert\": 2}}",
+                       .ranks = RANKS});
+    const double all = LAYERS * (4 * rows + (RANKS - 1) * (OWN + 2) * sizeof(int32_t));
+    assert_true(metric("full", "expert_sent_bytes") == all);
+    train((struct run){
+        .out = "some", .chosen = 1, .set = LOSSES ", \"mesh\": {\"expert\": 2}}", .ranks = RANKS});
+    const double some = metric("some", "expert_sent_bytes");
+    assert_true(some > 0 && some < all / OWN);
+}
+
 static int set_up(void **state)
 {
     char text[2001];
@@ -186,6 +205,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(loads_have_their_bounds),
     cmocka_unit_test(dropped_choices_are_counted),
     cmocka_unit_test(monitors_have_them),
+    cmocka_unit_test(the_expert_axis_counts_what_it_sends),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

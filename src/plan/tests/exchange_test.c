@@ -185,6 +185,39 @@ static void one_member_sends_to_one_or_to_all(void **state)
     }
 }
 
+/* The plan has the bytes of all rows. Offsets stand for each member. */
+static void rows_of_experts_are_counted(void **state)
+{
+    enum { N = 3, W = 6 };
+    (void)state;
+    struct bench b;
+    bench_open(&b, SW_AXIS_EXPERT, N, 1);
+    struct sw_ir_op *op =
+        add(&b, SW_MOVE_ALL_TO_ALL, SW_BF16, SW_SHAPE(ROWS, WIDTH), SW_SHAPE(ROWS, WIDTH));
+    struct sw_instr instr = describe(&b, op);
+    assert_false(sw_instr_is_counted(&instr));
+    const sw_value offsets = sw_ir_new_value(b.ir, SW_ROLE_TRANSIENT, SW_I32, SW_SHAPE(N, W));
+    const sw_value bad[] = {
+        sw_ir_new_value(b.ir, SW_ROLE_TRANSIENT, SW_I32, SW_SHAPE(N + 1, W)),
+        sw_ir_new_value(b.ir, SW_ROLE_TRANSIENT, SW_F32, SW_SHAPE(N, W)),
+        sw_ir_new_value(b.ir, SW_ROLE_TRANSIENT, SW_I32, SW_SHAPE(N, 1)),
+        sw_ir_new_value(b.ir, SW_ROLE_TRANSIENT, SW_I32, SW_SHAPE(N * W)),
+    };
+    op->in[1] = op->in[2] = offsets;
+    op->n_in = 3;
+    instr = describe(&b, op);
+    assert_true(sw_instr_is_counted(&instr));
+    assert_int_equal(instr.exchange.row_elems, WIDTH);
+    assert_int_equal(sw_instr_traffic(&instr, N, 1).sent, (N - 1) * ROWS / N * WIDTH * 2);
+    for (size_t i = 0; i < 2 * SW_LEN(bad); i++) {
+        op->in[1] = i % 2 ? offsets : bad[i / 2];
+        op->in[2] = i % 2 ? bad[i / 2] : offsets;
+        assert_int_equal(sw_move_check(b.ir, op), SW_OK);
+        assert_int_equal(sw_exchange_check(b.ir, op), SW_E_ARG);
+    }
+    sw_ir_close(b.ir);
+}
+
 /* ---- dimensions and workspace ---- */
 
 /* Slices along an inner dimension are packed; sums of 16-bit numbers need memory in 32 bits. */
@@ -357,6 +390,7 @@ static void a_graph_for_other_ranks_is_refused(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(exchanges_of_a_graph_become_moves),
+    cmocka_unit_test(rows_of_experts_are_counted),
     cmocka_unit_test(a_graph_for_other_ranks_is_refused),
     cmocka_unit_test(a_queue_follows_from_axes_and_verb),
     cmocka_unit_test(bytes_are_those_of_the_formulas),
