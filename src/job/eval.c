@@ -304,6 +304,22 @@ static void put_value(bool json, const char *name, double value, struct sw_str *
     sw_json_write_f64(value, out);
 }
 
+/* Experts that were loaded, if loads wait for a router. */
+static void add_loads(const struct eval *e, struct sw_str *out)
+{
+    const struct sw_engine_facts facts = sw_engine_facts(e->engine);
+    const struct sw_job_loads loads = sw_job_expert_loads(&facts);
+    char chosen[32], most[32];
+    if (loads.most > 0 && e->options->json) {
+        sw_str_printf(out, ",\"expert_loaded_bytes\":%lld,\"expert_most_bytes\":%lld",
+                      (long long)loads.chosen, (long long)loads.most);
+    } else if (loads.most > 0) {
+        sw_str_printf(out, ", %s of %s of experts loaded",
+                      sw_format_bytes(chosen, sizeof chosen, (double)loads.chosen),
+                      sw_format_bytes(most, sizeof most, (double)loads.most));
+    }
+}
+
 static sw_status print(const struct eval *e, FILE *out)
 {
     const bool json = e->options->json;
@@ -315,7 +331,9 @@ static sw_status print(const struct eval *e, FILE *out)
         const enum sw_metric metric = task->metrics[i];
         put_value(json, sw_metric_name(metric), metric_of(e, metric, loss), &line);
     }
-    sw_str_printf(&line, json ? ",\"rows\":%lld}" : ", %lld rows", (long long)e->n_rows);
+    sw_str_printf(&line, json ? ",\"rows\":%lld" : ", %lld rows", (long long)e->n_rows);
+    add_loads(e, &line);
+    sw_str_puts(&line, json ? "}" : "");
     const bool good = !line.failed && fprintf(out, "%s\n", line.ptr) > 0;
     sw_str_fini(&line);
     return good ? SW_OK : SW_FAIL(SW_E_IO, "the result cannot be written");

@@ -71,8 +71,8 @@ struct sw_ir_value {
 enum sw_move {
     SW_MOVE_NONE, /* computed by a kernel, see `kind` */
     /* x in another tier -> its elements from `first` on, on the device. With ids i32: those rows of
-     * x. If x is transient, it is the version that its store made; otherwise the store has no
-     * reader and is removed. */
+     * x. With offsets i32 of rows, see sw_ir_waits_for_router. If x is transient, it is the version
+     * that its store made; otherwise the store has no reader and is removed. */
     SW_MOVE_LOAD,
     /* s in another tier (in place), x -> s; x is written from element `first` of s on */
     SW_MOVE_STORE,
@@ -470,8 +470,14 @@ static inline bool sw_ir_is_collective(const struct sw_ir_op *op)
 }
 /* The value on the device that a transfer moves. */
 sw_value sw_ir_moved(const struct sw_ir_op *op);
-/* True for a row-sparse move: it has the optional operands. */
+/* True for a move of rows, by the optional operands. */
 bool sw_ir_moves_rows(const struct sw_ir_op *op);
+/* True for a load that is left out if the offsets of rows, its operand 1, have no row of the
+ * experts attrs.experts.expert, attrs.experts.n of them (chosen.c). */
+static inline bool sw_ir_waits_for_router(const struct sw_ir_op *op)
+{
+    return op->move == SW_MOVE_LOAD && op->n_in > 1 && op->detail->attrs.experts.n > 0;
+}
 /* Lists the operands of the instruction that a move becomes; returns their number. */
 int sw_move_operands(const struct sw_ir_op *op, sw_value out[SW_MOVE_OPERANDS]);
 /* SW_E_ARG: the op has other inputs or outputs than the row of its move. */

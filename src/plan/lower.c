@@ -86,6 +86,13 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
         take_turns(program, sw_ir_moved(op), here);
     }
     instr->bytes = (int64_t)sw_transfer_bytes(program->ir, op) / pieces;
+    if (sw_ir_waits_for_router(op)) {
+        const struct sw_shape *offsets = &program->ir->values[op->in[1]].form->shape;
+        const struct sw_experts_attrs *experts = &op->detail->attrs.experts;
+        instr->turn.chosen.first = (int32_t)experts->expert;
+        instr->turn.chosen.n = (int32_t)experts->n;
+        instr->turn.chosen.of = (int32_t)sw_shape_last(offsets) - SW_OFFSETS_BEHIND;
+    }
 }
 
 /* The slot of what an update within the next forward reads or writes. */

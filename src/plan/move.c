@@ -106,9 +106,14 @@ const struct sw_move_info *sw_move_info(enum sw_move move)
     return &table[move];
 }
 
-bool sw_ir_moves_rows(const struct sw_ir_op *op)
+static bool has_optional(const struct sw_ir_op *op)
 {
     return op->n_in > sw_move_info(op->move)->n_in;
+}
+
+bool sw_ir_moves_rows(const struct sw_ir_op *op)
+{
+    return has_optional(op) && !sw_ir_waits_for_router(op);
 }
 
 static sw_value operand_of(const struct sw_ir_op *op, int k)
@@ -120,7 +125,7 @@ static sw_value operand_of(const struct sw_ir_op *op, int k)
 int sw_move_operands(const struct sw_ir_op *op, sw_value out[SW_MOVE_OPERANDS])
 {
     const struct sw_move_info *info = sw_move_info(op->move);
-    const int n = info->n_operands + (sw_ir_moves_rows(op) ? info->n_optional : 0);
+    const int n = info->n_operands + (has_optional(op) ? info->n_optional : 0);
     for (int k = 0; k < n; k++) {
         out[k] = operand_of(op, k);
     }

@@ -204,6 +204,11 @@ struct sw_instr_exchange {
 
 /* Position of an instruction in a step, in a loop, and in the order of issue. */
 struct sw_instr_turn {
+    /* COPY_IN, READ: operand 2 are offsets of rows (struct sw_routes), for `of` experts each. It is
+     * left out if experts first .. first + n - 1 have no rows. n 0 = it always runs */
+    struct {
+        int32_t first, n, of;
+    } chosen;
     /* of the update of the step before: runs only in the first forward, if that update is due */
     bool first_only;
     int32_t loop; /* index into the program's loops, from 1; 0 = it runs once */

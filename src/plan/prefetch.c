@@ -43,12 +43,12 @@ struct writers {
 };
 
 /* The latest instruction that load i must not pass: a store to the same bytes, a kernel of the host
- * that writes them, or the op that makes its row indices. -1 = none. */
+ * that writes them, or the op that makes its row indices or offsets. -1 = none. */
 static int32_t find_behind(const struct pass *p, const struct writers *w, int32_t i)
 {
     const struct sw_ir_op *load = op_of(p, i);
     const struct sw_cell_range cells = p->cells->of[p->program->instrs[i].op];
-    int32_t behind = sw_ir_moves_rows(load) ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
+    int32_t behind = load->n_in > 1 ? w->last[sw_ir_root(p->ir, load->in[1])] : -1;
     if (sw_ir_first_touched(p->ir, load) == 0) { /* or the kernel of the host that writes it */
         const int32_t made = w->last[sw_ir_root(p->ir, load->in[0])];
         behind = made > behind ? made : behind;
@@ -150,9 +150,11 @@ static bool stays(const struct pass *p, int32_t load, int32_t at)
 
 /* Before each instruction, emits the loads that may be ahead of it, in their order, until room is
  * short or one must stay behind it. None moves into a batch or a loop, or before what a phase
- * receives. */
+ * receives. Other loads may pass one that waits for its router, and the next instruction looks at
+ * it again. */
 static void order(struct pass *p)
 {
+    enum { MOST_PASSED = 1024 };
     const int32_t end = p->program->n_instrs;
     int32_t next = 0;
     for (int32_t i = 0; i < end; i++) {
@@ -162,6 +164,8 @@ static void order(struct pass *p)
         }
         const bool inside =
             sw_instr_is_inside(instr) || is_inside(p, i) || op_of(p, i)->move == SW_MOVE_RECV;
+        int32_t passed = -1,
+                n_passed = 0; /* loads that wait for a router: the first, their number */
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
             if (op->move != SW_MOVE_LOAD || op->loop > 0 || p->emitted[next]) {
@@ -170,6 +174,11 @@ static void order(struct pass *p)
             if (next != i && p->behind[next] >= i && is_for_good(p->ir, op)) {
                 continue; /* other loads may pass results of the host that are not ready */
             }
+            if (next != i && p->behind[next] >= i && sw_ir_waits_for_router(op) &&
+                ++n_passed <= MOST_PASSED) {
+                passed = passed < 0 ? next : passed;
+                continue;
+            }
             if (next != i &&
                 (stays(p, next, i) || p->ahead + sw_transfer_bytes(p->ir, op) > p->room ||
                  p->behind[next] >= i)) {
@@ -177,6 +186,7 @@ static void order(struct pass *p)
             }
             emit(p, next, i);
         }
+        next = passed < 0 ? next : passed;
         if (!p->emitted[i]) {
             emit(p, i, i);
         }

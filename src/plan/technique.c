@@ -21,6 +21,7 @@
     X(host_update)                                                                                 \
     X(two_slots)                                                                                   \
     X(late_update)                                                                                 \
+    X(chosen)                                                                                      \
     X(overlap)                                                                                     \
     X(prefetch)                                                                                    \
     X(loops)                                                                                       \

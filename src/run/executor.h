@@ -38,8 +38,9 @@ struct loaded { /* a loaded program */
 
 struct flight { /* a transfer in flight */
     int64_t begin_ns;
-    bool begun;   /* it is at the disk, which reaches device memory directly */
-    bool is_left; /* not begun yet: the whole transfer is done at its end */
+    bool begun;       /* it is at the disk, which reaches device memory directly */
+    bool is_left;     /* not begun yet: the whole transfer is done at its end */
+    bool is_unchosen; /* it does not take place, since its experts have no rows */
     struct sw_swap_request request;
 };
 

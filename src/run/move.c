@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transfers between tiers: copies, reads and writes of whole tensors, and rows of a table by their
-// indices. A disk error may be held back while other ranks wait for this one.
+// indices. Experts that no token has chosen are not loaded. A disk error may be held back while
+// other ranks wait for this one.
 #include <stdio.h>
 
 #include "run/executor.h"
@@ -38,7 +39,7 @@ static struct route route_of(const struct sw_executor *ex, const struct sw_queue
     return (struct route){
         .tier = there->tier,
         .in = in,
-        .rows = instr->n_in > 2,
+        .rows = instr->n_in > 2 && instr->turn.chosen.n == 0,
         .here = sw_executor_address(ex, here) + sw_operand_shift(here, index),
         .at = there->offset + sw_operand_shift(there, index),
         .bytes = there->bytes,
@@ -186,6 +187,28 @@ static sw_status move_rows(struct sw_executor *ex, const struct sw_queue_job *jo
     return SW_OK;
 }
 
+/* Finds out whether the transfer is of experts to which the router gave no rows, in any part. */
+static sw_status is_unchosen(struct sw_executor *ex, const struct sw_queue_job *job,
+                             const struct route *r, bool *out)
+{
+    const struct sw_instr *instr = &job->program->instrs[job->instr];
+    const struct sw_operand *operand = &job->program->operands[instr->operands + 2];
+    const struct sw_stage *stage =
+        &ex->stages[r->tier == SW_TIER_DISK ? SW_QUEUE_READ : SW_QUEUE_H2D];
+    const size_t width = (size_t)instr->turn.chosen.of + SW_OFFSETS_BEHIND;
+    const size_t parts = operand->bytes / sizeof(int32_t) / width;
+    const int32_t *offsets = (const int32_t *)sw_executor_slot(ex, operand, job->round);
+    *out = true;
+    for (size_t part = 0; part < parts && *out; part++) {
+        const int32_t *first = offsets + part * width + instr->turn.chosen.first;
+        int32_t at[2];
+        SW_TRY(sw_stage_out(stage, &at[0], first, sizeof at[0]));
+        SW_TRY(sw_stage_out(stage, &at[1], first + instr->turn.chosen.n, sizeof at[1]));
+        *out = at[0] == at[1];
+    }
+    return SW_OK;
+}
+
 /* Begins a disk transfer that reaches device memory directly. Transfers that are copied are done at
  * their end. Rows are read here, since they wait for many small requests, and nothing long is begun
  * beside them. */
@@ -196,6 +219,12 @@ sw_status sw_executor_begin_move(struct sw_executor *ex, const struct sw_queue_j
     *f = (struct flight){.begin_ns = sw_now_ns()};
     if (goes_without(ex, r.tier, job->holds_fault)) {
         return SW_OK;
+    }
+    if (job->program->instrs[job->instr].turn.chosen.n > 0) {
+        SW_TRY(is_unchosen(ex, job, &r, &f->is_unchosen));
+        if (f->is_unchosen) {
+            return SW_OK;
+        }
     }
     const bool begins =
         r.tier == SW_TIER_DISK && !r.rows && !sw_stage_is_for_disk(&ex->stages[SW_QUEUE_READ]);
@@ -223,7 +252,11 @@ sw_status sw_executor_end_move(struct sw_executor *ex, const struct sw_queue_job
     }
     const enum sw_queue queue = program->instrs[i].queue;
     const int64_t now = sw_now_ns(), before = ex->ended_ns[queue];
-    const int64_t bytes = program->instrs[i].bytes;
+    const int64_t bytes = f->is_unchosen ? 0 : program->instrs[i].bytes;
+    if (program->instrs[i].turn.chosen.n > 0) {
+        (f->is_unchosen ? ex->transferred.unchosen : ex->transferred.chosen)[r.tier] +=
+            program->instrs[i].bytes;
+    }
     (r.in ? ex->transferred.in : ex->transferred.out)[r.tier] += bytes;
     const struct sw_span span = {.queue = queue,
                                  .program = sw_executor_index(ex, program),

@@ -111,6 +111,7 @@ enum sw_compare {
     X(predicate, TEXT, MAY, WAITS, predicate_of(instr))                                            \
     X(last_only, FLAG, MAY, WAITS, instr->last_only)                                               \
     X(first_only, FLAG, MAY, WAITS, instr->turn.first_only)                                        \
+    X(if_chosen, COUNT, MAY, WAITS, instr->turn.chosen.n)                                          \
     X(kernel, TEXT, MAY, WORK, instr->about->kernel.path)                                          \
     X(attributes, ANY, MAY, WORK, sw_write_attributes(op, out))                                    \
     X(flops, COUNT, MAY, WORK, instr->flops)                                                       \
