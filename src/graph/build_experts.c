@@ -144,6 +144,22 @@ void sw_param_of_expert(sw_graph *g, sw_value param, bool mine)
     }
 }
 
+void sw_param_of_experts(sw_graph *g, sw_value param, int64_t n)
+{
+    if (param < 0 || sw_graph_param_part(g, param) ||
+        !sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
+        return;
+    }
+    struct sw_shape whole = info_of(g, param)->shape;
+    whole.dims[0] = n;
+    g->values[param].is_local = true;
+    g->parts[g->n_parts++] =
+        (struct sw_param_part){.param = param,
+                               .whole = whole,
+                               .split = {.dim = 0, .n_groups = 1, .group = {n}, .unit = 1},
+                               .of_experts = true};
+}
+
 /* ---- rows ---- */
 
 sw_value sw_to_experts(sw_graph *g, sw_value x, const struct sw_routes *routes)
@@ -286,21 +302,28 @@ static sw_value gradient_of_rows(struct sw_graph *g, const struct sw_op *last, s
     }
 }
 
-/* Streams are listed backwards, so the part that continues comes first. */
+/* Gradients of the weights, and of a bias, for the rows of each part. Streams are listed backwards,
+ * so the part that continues comes first. */
 static void gradients_of_parts(struct sw_graph *g, const struct sw_op *op, const sw_value *in,
                                int64_t parts)
 {
-    const sw_value weight = op->in[2];
-    sw_value grads[SW_MOST_EXPERT_RANKS];
+    const int n = op->attrs.experts.has_bias ? 2 : 1;
+    sw_value grads[2][SW_MOST_EXPERT_RANKS];
     SW_ASSERT(parts <= SW_MOST_EXPERT_RANKS);
     for (int64_t p = 0; p < parts; p++) {
         struct sw_attrs attrs = op->attrs;
         attrs.experts.part = p;
-        grads[p] = sw_graph_gradient_out(
-            g, sw_graph_add_op(g, SW_OP_EXPERT_MATMUL_GRAD, in, 3, &attrs), weight);
+        const int32_t i = sw_graph_add_op(g, SW_OP_EXPERT_MATMUL_GRAD, in, 3, &attrs);
+        for (int k = 0; k < n; k++) {
+            grads[k][p] = sw_graph_gradient_out(g, i, op->in[SW_EXPERTS_WEIGHTS + k]);
+        }
     }
     for (int64_t p = parts - 1; p >= 0; p--) {
-        sw_graph_add_stream(g, weight, grads[p], p > 0);
+        for (int k = 0; k < n; k++) {
+            if (grads[k][p] >= 0) {
+                sw_graph_add_stream(g, op->in[SW_EXPERTS_WEIGHTS + k], grads[k][p], p > 0);
+            }
+        }
     }
 }
 

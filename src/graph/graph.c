@@ -371,7 +371,8 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
     if (known || !sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
         return;
     }
-    g->parts[g->n_parts++] = (struct sw_param_part){param, info->shape, *split};
+    g->parts[g->n_parts++] =
+        (struct sw_param_part){.param = param, .whole = info->shape, .split = *split};
 }
 
 const struct sw_param_part *sw_graph_param_part(const struct sw_graph *g, sw_value param)

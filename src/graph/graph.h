@@ -155,6 +155,7 @@ struct sw_param_part {
     struct sw_shape
         whole; /* its shape; in the graph of one rank (sw_graph_part) the value is a part */
     struct sw_tensor_split split;
+    bool of_experts; /* along the expert axis; else along the tensor axis */
 };
 
 struct sw_graph {
@@ -305,6 +306,9 @@ sw_value sw_experts_exchange(sw_graph *g, sw_value x, sw_value sent, sw_value re
                              const struct sw_expert_ranks *ranks);
 /* Marks a parameter of one rank of the expert axis. mine: this rank has it; else no op reads it. */
 void sw_param_of_expert(sw_graph *g, sw_value param, bool mine);
+/* Says that a parameter [n / ranks, ..] is a part of one with n experts, whose others are on other
+ * ranks of the axis. */
+void sw_param_of_experts(sw_graph *g, sw_value param, int64_t n);
 /* x [N,C] -> [R,C], the rows of all experts, those of one together. */
 sw_value sw_to_experts(sw_graph *g, sw_value x, const struct sw_routes *routes);
 /* y [R,C] -> [N,C]: the sum of each token's rows, times their weights. */

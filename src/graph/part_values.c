@@ -31,7 +31,7 @@ static struct sw_exchange_attrs exchange_of(const struct sw_part_pass *p, enum s
 static struct sw_spread spread_of_param(struct sw_part_pass *p, sw_value v)
 {
     const struct sw_param_part *part = sw_graph_param_part(p->g, v);
-    if (!part) {
+    if (!part || part->of_experts) {
         return sw_spread_of(SW_SPREAD_WHOLE);
     }
     struct sw_spread spread = {.kind = SW_SPREAD_CUT, .parts = p->ranks.n, .split = part->split};
@@ -60,14 +60,21 @@ static struct sw_spread spread_of_param(struct sw_part_pass *p, sw_value v)
     return spread;
 }
 
-static bool add_split(struct sw_graph *g, sw_value x, const struct sw_shape *whole,
-                      const struct sw_tensor_split *split)
+static bool add_split(struct sw_graph *g, sw_value x, const struct sw_param_part *part)
 {
     if (!sw_graph_grow(g, (void **)&g->parts, g->n_parts, sizeof *g->parts)) {
         return false;
     }
-    g->parts[g->n_parts++] = (struct sw_param_part){x, *whole, *split};
+    g->parts[g->n_parts] = *part;
+    g->parts[g->n_parts++].param = x;
     return true;
+}
+
+/* Who has the parameter along the expert axis stays. */
+static void keep_experts(struct sw_part_pass *p, sw_value v, sw_value x)
+{
+    p->out->values[x].is_local = sw_part_info(p, v)->is_local;
+    p->out->values[x].is_elsewhere = sw_part_info(p, v)->is_elsewhere;
 }
 
 /* Ranks with tokens have all of it, and summands of its gradient. */
@@ -81,7 +88,7 @@ static void copy_param(struct sw_part_pass *p, sw_value v)
     if (x >= 0) {
         p->out->values[x].needs_grad = info->needs_grad;
     }
-    if (x >= 0 && (!part || add_split(p->out, x, &part->whole, &part->split))) {
+    if (x >= 0 && (!part || add_split(p->out, x, part))) {
         sw_part_set(p, v, &spread, x);
     }
 }
@@ -94,16 +101,19 @@ static void make_param(struct sw_part_pass *p, sw_value v)
         copy_param(p, v);
         return;
     }
+    const struct sw_param_part *part = sw_graph_param_part(p->g, v);
     const struct sw_spread spread = spread_of_param(p, v);
     sw_value x = sw_graph_param(g, info->name, info->dtype, sw_spread_shape(&spread, &info->shape),
                                 info->init);
     if (x >= 0) {
         g->values[x].needs_grad = info->needs_grad;
+        keep_experts(p, v, x);
+    }
+    if (x >= 0 && (spread.kind == SW_SPREAD_CUT || (part && part->of_experts)) &&
+        !add_split(g, x, part)) {
+        return;
     }
     if (x >= 0 && spread.kind == SW_SPREAD_CUT) {
-        if (!add_split(g, x, &info->shape, &spread.split)) {
-            return;
-        }
         if (spread.parts < p->ranks.n && info->needs_grad) {
             struct sw_exchange_attrs shared = exchange_of(p, SW_SPREAD_WHOLE, SW_SPREAD_COPIED, 0);
             shared.ranks = p->ranks.n / spread.parts;

@@ -115,7 +115,8 @@ const char *sw_box_format(int rank, const struct sw_box *box, char *buf, size_t 
 
 struct sw_layout {
     struct sw_shape whole;
-    /* along the tensor axis; all zeros = each of its ranks has the whole */
+    /* along the tensor axis, or the expert axis for one tensor of all experts; all zeros = each of
+     * its ranks has the whole */
     struct sw_tensor_split split;
     struct sw_coord tensor; /* size 0 counts as 1, here and below */
     struct sw_coord data;

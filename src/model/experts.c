@@ -53,11 +53,15 @@ static sw_value separate(struct build *b, const struct sw_routes *routes, const 
 static sw_value packed(struct build *b, const struct sw_routes *routes, const char *suffix,
                        sw_value x, int64_t in, int64_t out, double std)
 {
-    const int64_t n = b->m->spec.experts.n;
+    const int64_t ranks = sw_max_i64(b->ranks->n, 1), n = b->m->spec.experts.n, own = n / ranks;
     char name[96];
     snprintf(name, sizeof name, "%s.%s", b->m->names.experts, suffix);
-    const sw_value weight = param(b, name, "", SW_SHAPE(n, in, out), std);
-    const sw_value bias = param(b, name, "_bias", SW_SHAPE(n, out), 0);
+    const sw_value weight = param(b, name, "", SW_SHAPE(own, in, out), std);
+    const sw_value bias = param(b, name, "_bias", SW_SHAPE(own, out), 0);
+    if (ranks > 1) {
+        sw_param_of_experts(b->g, weight, n);
+        sw_param_of_experts(b->g, bias, n);
+    }
     return sw_expert_linear(b->g, x, routes, &weight, &bias, 1, true);
 }
 
@@ -99,12 +103,6 @@ static void check_ranks(const struct build *b)
         sw_graph_fail(b->g, SW_E_CONFIG,
                       "spillway.mesh.expert %d: wanted a divisor of the %lld experts of a layer",
                       b->ranks->n, (long long)n);
-    } else if (b->ranks->n > 1 && b->m->names.expert_gate_up) {
-        sw_graph_fail(
-            b->g, SW_E_UNSUP,
-            "spillway.mesh.expert %d: %s has one tensor for all experts of a layer, which "
-            "is not divided yet",
-            b->ranks->n, b->m->super.ops->model_type);
     }
 }
 

@@ -77,10 +77,12 @@ sw_value sw_emit_lamb_merge(struct sw_ir *ir, int32_t moments, sw_value norms)
         return norms;
     }
     const struct sw_ir_op *op = &ir->ops[moments];
-    const bool is_part = sw_ir_param_part(ir, op->detail->update.param) != NULL;
+    const struct sw_param_part *part = sw_ir_param_part(ir, op->detail->update.param);
     norms = merge_shards(ir, op->in[0], norms);
     /* If several ranks hold a part, both norms count it as often, and their ratio stays. */
-    return is_part ? merge_sums(ir, ir->params.group, norms) : norms;
+    return !part              ? norms
+           : part->of_experts ? merge_sums(ir, ir->params.experts, norms)
+                              : merge_sums(ir, ir->params.group, norms);
 }
 
 static sw_value trust_ratio(struct sw_ir *ir, sw_value param)

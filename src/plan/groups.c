@@ -47,7 +47,7 @@ static bool is_shared(const struct sw_program_spec *specs, int n_specs, int rank
     for (int i = 0; i < n_specs; i++) {
         const struct sw_graph *g = specs[i].graph;
         for (int32_t k = 0; k < g->n_parts; k++) {
-            if (sw_split_sharing(&g->parts[k].split, ranks) == n) {
+            if (!g->parts[k].of_experts && sw_split_sharing(&g->parts[k].split, ranks) == n) {
                 return true;
             }
         }

@@ -228,6 +228,8 @@ struct sw_ir_params {
      * have the others */
     struct sw_param_part *parts; /* [n_splits]; the last ones cut nothing here */
     int32_t n_parts, n_splits, group;
+    bool is_cut;     /* some part is of the tensor axis */
+    int32_t experts; /* the group along the expert axis; -1 = none */
     /* the parameters of all stages by param and stage, and the group of the stages */
     struct sw_ir_holder *holders; /* [n_holders] */
     int32_t n_holders, pipe;
@@ -278,8 +280,8 @@ void sw_ir_close(struct sw_ir *ir); /* NULL is a no-op */
 sw_status sw_ir_status(const struct sw_ir *ir);
 void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINTF(3, 4);
 
-/* How the tensor axis cuts a parameter, or the one that it is a tile of; NULL = each of its ranks
- * has all of it. */
+/* How the tensor or the expert axis cuts a parameter, or the one that it is a tile of; NULL = each
+ * of its ranks has all of it. */
 const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param);
 /* The same, also if it would cut the parameter on more ranks than there are here. */
 const struct sw_param_part *sw_ir_param_split(const struct sw_ir *ir, sw_value param);

@@ -419,7 +419,13 @@ static enum sw_move move_of(const struct sw_exchange_attrs *attrs)
 sw_status sw_ir_take_exchanges(struct sw_ir *ir, const struct sw_plan *plan)
 {
     ir->params.group = sw_plan_group(plan, 1U << SW_AXIS_TENSOR);
-    ir->params.n_parts = ir->params.group < 0 ? 0 : ir->params.n_parts;
+    ir->params.experts = sw_plan_group(plan, 1U << SW_AXIS_EXPERT);
+    if (ir->params.group < 0 && ir->params.experts < 0) {
+        ir->params.n_parts = 0;
+    }
+    for (int32_t i = 0; i < ir->params.n_parts; i++) {
+        ir->params.is_cut = ir->params.is_cut || !ir->params.parts[i].of_experts;
+    }
     for (int32_t i = 0; i < ir->n_ops; i++) {
         struct sw_ir_op *op = &ir->ops[i];
         if (sw_ir_attrs(op) != SW_ATTRS_EXCHANGE) {

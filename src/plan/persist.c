@@ -122,9 +122,9 @@ static sw_status place_packs(struct sw_plan *plan)
     return SW_OK;
 }
 
-/* Adds the part of the tensor axis to the layout of a parameter or of its state: slices and tiles
- * are of that part. Runs of 8-bit codes are counted in the part. Codes have the split even if all
- * ranks have all of them, so that a checkpoint of several parts can be read. */
+/* Adds the part of the tensor or expert axis to the layout of a parameter or of its state: slices
+ * and tiles are of that part. Runs of 8-bit codes are counted in the part. Codes have the split
+ * even if all ranks have all of them, so that a checkpoint of several parts can be read. */
 static void add_part(const struct sw_ir *ir, const struct sw_plan_options *options, sw_value v,
                      struct sw_layout *layout)
 {
@@ -137,10 +137,10 @@ static void add_part(const struct sw_ir *ir, const struct sw_plan_options *optio
     if (!part || info->state == SW_STATE_TRUST_RATIO) {
         return;
     }
+    const unsigned axis = 1U << (part->of_experts ? SW_AXIS_EXPERT : SW_AXIS_TENSOR);
     struct sw_layout cut = {.whole = part->whole,
                             .split = part->split,
-                            .tensor =
-                                sw_mesh_coord(&options->mesh, 1U << SW_AXIS_TENSOR, options->me)};
+                            .tensor = sw_mesh_coord(&options->mesh, axis, options->me)};
     if (sw_ir_is_of_runs(info)) {
         cut = sw_layout_per(&cut, SW_CODE_RUN);
     }
@@ -190,11 +190,12 @@ static sw_status layout_of(const struct sw_plan *plan, const struct sw_ir *ir,
         layout.run = sw_ir_per_run(info, sw_update_run(options->rule));
     }
     add_part(ir, options, v, &layout);
-    const unsigned cut = sw_zero_axes(&options->mesh) |
-                         (layout.tensor.size > 1 ? 1U << SW_AXIS_TENSOR : 0) |
+    const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
+    const struct sw_param_part *part = param < 0 ? NULL : sw_ir_param_part(ir, param);
+    const bool is_cut = layout.tensor.size > 1 && !(part && part->of_experts);
+    const unsigned cut = sw_zero_axes(&options->mesh) | (is_cut ? 1U << SW_AXIS_TENSOR : 0) |
                          (options->stage_blocks ? 1U << SW_AXIS_PIPE : 0);
     layout.copy = sw_mesh_coord(&options->mesh, SW_ALL_AXES & ~cut, options->me);
-    const sw_value param = info->role == SW_ROLE_PARAM ? v : info->param;
     if (options->stage_blocks && param >= 0) {
         const struct sw_coord stages =
             copies_of(plan, options, ir->values[sw_ir_root(ir, param)].name);

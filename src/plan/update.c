@@ -542,12 +542,13 @@ static bool counts(const struct sw_ir *ir, sw_value param)
     if (n > 1 && holders[0].stage != ir->groups[ir->params.pipe].me) {
         return false;
     }
-    if (ir->params.n_parts == 0) {
+    if (!ir->params.is_cut) {
         return true;
     }
     const struct sw_group *ranks = &ir->groups[ir->params.group];
     const struct sw_param_part *part = sw_ir_param_part(ir, param);
-    return ranks->me % (part ? sw_split_sharing(&part->split, ranks->n) : ranks->n) == 0;
+    const bool is_cut = part && !part->of_experts;
+    return ranks->me % (is_cut ? sw_split_sharing(&part->split, ranks->n) : ranks->n) == 0;
 }
 
 /* Merges the statistics of the ranks along the axes; there may be one rank only. */
@@ -600,7 +601,7 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     if (options->stage_blocks) { /* stages have the gradients of different parameters */
         stats = merge_stats(ir, options, 1U << SW_AXIS_PIPE, stats);
     }
-    if (ir->params.n_parts > 0) { /* of different parts */
+    if (ir->params.is_cut) { /* of different parts */
         stats = merge_stats(ir, options, 1U << SW_AXIS_TENSOR, stats);
     }
     const struct sw_attrs attrs = {

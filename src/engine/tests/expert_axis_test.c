@@ -25,12 +25,18 @@ static const char deepseek_json[] =
     "\"hidden_size\":12,\"intermediate_size\":10,\"num_hidden_layers\":2,"
     "\"num_attention_heads\":2,\"num_key_value_heads\":2,\"n_routed_experts\":4,"
     "\"num_experts_per_tok\":3,\"n_group\":2,\"topk_group\":2,\"first_k_dense_replace\":1,"
-    "\"moe_intermediate_size\":11,\"n_shared_experts\":1,\"q_lora_rank\":9,\"kv_lora_rank\":7,"
+    "\"moe_intermediate_size\":12,\"n_shared_experts\":1,\"q_lora_rank\":9,\"kv_lora_rank\":7,"
     "\"qk_nope_head_dim\":6,\"qk_rope_head_dim\":4,\"v_head_dim\":5}";
+
+static const char gpt_oss_json[] =
+    "{\"model_type\":\"gpt_oss\",\"vocab_size\":19,\"max_position_embeddings\":12,"
+    "\"hidden_size\":12,\"intermediate_size\":10,\"num_hidden_layers\":2,"
+    "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":6,\"num_local_experts\":4,"
+    "\"num_experts_per_tok\":2,\"sliding_window\":4,\"output_router_logits\":true}";
 
 struct job {
     const char *model;
-    int expert, pipe, data, stage;
+    int expert, pipe, data, tensor, stage;
     int n_micro;                       /* 0 = K */
     const char *top, *zero, *spillway; /* further keys */
     const char *device;
@@ -53,10 +59,11 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
              "{\"train_micro_batch_size_per_gpu\": %d, %s \"zero_optimization\": {\"stage\": %d, "
              "\"stage3_param_persistence_threshold\": 30%s}, \"optimizer\": {\"type\": \"AdamW\", "
              "\"params\": {\"lr\": 0.003}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, "
-             "%s \"mesh\": {\"expert\": %d, \"pipe\": %d}}}",
+             "%s \"mesh\": {\"expert\": %d, \"pipe\": %d, \"tensor\": %d}}}",
              B, job->top ? job->top : "\"gradient_clipping\": 0.5,", job->stage,
              job->zero ? job->zero : "", job->n_micro > 0 ? job->n_micro : K,
-             job->spillway ? job->spillway : "", job->expert, job->pipe);
+             job->spillway ? job->spillway : "", job->expert, job->pipe,
+             job->tensor > 0 ? job->tensor : 1);
     const struct sw_engine_options options = {
         .config.text = config,
         .model.path = test_at(job->model),
@@ -147,7 +154,8 @@ static void run_it(struct job *job)
     job->expert = job->expert > 0 ? job->expert : 1;
     job->pipe = job->pipe > 0 ? job->pipe : 1;
     job->data = job->data > 0 ? job->data : 1;
-    job->status = sw_threads_run(job->expert * job->pipe * job->data, 60, train, job);
+    job->tensor = job->tensor > 0 ? job->tensor : 1;
+    job->status = sw_threads_run(job->expert * job->pipe * job->data * job->tensor, 60, train, job);
     snprintf(job->message, sizeof job->message, "%s", sw_error_message());
 }
 
@@ -157,8 +165,8 @@ static struct job *run(struct job asked)
     *job = asked;
     run_it(job);
     if (job->status < 0) {
-        fail_msg("%s, expert %d, pipe %d, data %d, stage %d: %s", job->model, job->expert,
-                 job->pipe, job->data, job->stage, job->message);
+        fail_msg("%s, expert %d, pipe %d, data %d, tensor %d, stage %d: %s", job->model,
+                 job->expert, job->pipe, job->data, job->tensor, job->stage, job->message);
     }
     return job;
 }
@@ -167,10 +175,10 @@ static void same_bits(const struct job *a, const struct job *b)
 {
     for (int i = 0; i < STEPS; i++) {
         if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
-            fail_msg("%s, expert %d, pipe %d, data %d, stage %d: step %d has loss %.17g and norm "
-                     "%.17g; one rank %.17g and %.17g",
-                     b->model, b->expert, b->pipe, b->data, b->stage, i, b->losses[i], b->norms[i],
-                     a->losses[i], a->norms[i]);
+            fail_msg("%s, expert %d, pipe %d, data %d, tensor %d, stage %d: step %d has loss %.17g "
+                     "and norm %.17g; without the axis %.17g and %.17g",
+                     b->model, b->expert, b->pipe, b->data, b->tensor, b->stage, i, b->losses[i],
+                     b->norms[i], a->losses[i], a->norms[i]);
         }
     }
     assert_memory_equal(a->weights, b->weights, sizeof a->weights);
@@ -184,6 +192,7 @@ static void ranks_have_the_bits_of_one(void **state)
         const char *model, *top, *spillway;
     } kinds[] = {{"mixtral.json", NULL, NULL},
                  {"mixtral.json", "\"bf16\": {\"enabled\": true},", "\"capacity_factor\": 1,"},
+                 {"gpt_oss.json", NULL, NULL},
                  {"deepseek.json", NULL, NULL}};
     (void)state;
     for (size_t k = 0; k < SW_LEN(kinds); k++) {
@@ -202,6 +211,26 @@ static void ranks_have_the_bits_of_one(void **state)
             free(ranks);
         }
         free(one);
+    }
+}
+
+/* Attention and dense layers are cut, and each rank along tensor computes the experts of its
+ * coordinate. */
+static void parts_of_tensors_have_the_bits_of_those_without_experts(void **state)
+{
+    static const char *const models[] = {"mixtral.json", "gpt_oss.json", "deepseek.json"};
+    (void)state;
+    for (size_t m = 0; m < SW_LEN(models); m++) {
+        struct job parts = {.model = models[m], .tensor = 2};
+        struct job *without = run(parts);
+        for (int stage = (int)m % 2; stage < 4; stage += 2) {
+            parts.expert = 2;
+            parts.stage = stage;
+            struct job *with = run(parts);
+            same_bits(without, with);
+            free(with);
+        }
+        free(without);
     }
 }
 
@@ -318,12 +347,11 @@ static void an_expert_is_held_once(void **state)
     free(four);
 }
 
-static void checkpoints_load_on_other_ranks(void **state)
+static void load_on_other_ranks(const char *model, const char *folder)
 {
-    (void)state;
-    struct job *saved = run(
-        (struct job){.model = "mixtral.json", .expert = 4, .stage = 1, .save = test_at("of.four")});
-    const struct job base = {.model = "mixtral.json", .load = test_at("of.four"), .idle = true};
+    struct job *saved =
+        run((struct job){.model = model, .expert = 4, .stage = 1, .save = test_at(folder)});
+    const struct job base = {.model = model, .load = test_at(folder), .idle = true};
     struct job one = base, two = base;
     two.expert = 2;
     two.pipe = 2;
@@ -340,6 +368,13 @@ static void checkpoints_load_on_other_ranks(void **state)
     free(a);
     free(b);
     free(saved);
+}
+
+static void checkpoints_load_on_other_ranks(void **state)
+{
+    (void)state;
+    load_on_other_ranks("mixtral.json", "of.mixtral");
+    load_on_other_ranks("gpt_oss.json", "of.gpt_oss");
 }
 
 static void refused(struct job job, int ranks, const char *text)
@@ -376,6 +411,7 @@ static int set_up(void **state)
     (void)state;
     test_put("mixtral.json", mixtral_json);
     test_put("deepseek.json", deepseek_json);
+    test_put("gpt_oss.json", gpt_oss_json);
     test_put("dense.json",
              "{\"model_type\":\"llama\",\"vocab_size\":19,\"max_position_embeddings\":12,"
              "\"hidden_size\":12,\"intermediate_size\":10,\"num_hidden_layers\":2,"
@@ -385,6 +421,7 @@ static int set_up(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_have_the_bits_of_one),
+    cmocka_unit_test(parts_of_tensors_have_the_bits_of_those_without_experts),
     cmocka_unit_test(tiers_change_no_bit),
     cmocka_unit_test(only_counted_rows_travel),
     cmocka_unit_test(an_expert_is_held_once),
