@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small mixture of experts on a text here and with transformers, over the same windows in the same order, in fp32 with
-AdamW and the load-balancing loss, and compares losses and load-balancing losses step by step: same_experts.py SPILLWAY TEXT
-[mixtral|qwen2_moe|qwen3_moe]. Wants torch and transformers; without them it says so and ends with 77."""
+AdamW and the load-balancing loss, which DeepSeek-V3 has not, and compares losses and load-balancing losses step by step:
+same_experts.py SPILLWAY TEXT [mixtral|qwen2_moe|qwen3_moe|gpt_oss|deepseek_v3]. Wants torch and transformers; without them it
+says so and ends with 77."""
 import json, os, pathlib, struct, subprocess, sys, tempfile
 
 try:
@@ -14,13 +15,19 @@ except ImportError as missing:
 
 B, T, STEPS, SEED, LR = 4, 64, 30, 42, 1e-3
 program, text = os.path.abspath(sys.argv[1]), pathlib.Path(sys.argv[2]).read_bytes()[:200000]
-kinds = sys.argv[3:] or ["mixtral", "qwen2_moe", "qwen3_moe"]
+kinds = sys.argv[3:] or ["mixtral", "qwen2_moe", "qwen3_moe", "gpt_oss", "deepseek_v3"]
 common = dict(vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=3, num_attention_heads=4,
               num_key_value_heads=2, max_position_embeddings=128, num_experts_per_tok=2, output_router_logits=True,
               router_aux_loss_coef=0.02, tie_word_embeddings=False, bos_token_id=0, eos_token_id=0, pad_token_id=None)
 special = {"mixtral": dict(num_local_experts=8),
            "qwen2_moe": dict(num_experts=8, moe_intermediate_size=48, shared_expert_intermediate_size=96, norm_topk_prob=False),
-           "qwen3_moe": dict(num_experts=8, moe_intermediate_size=48, norm_topk_prob=True, head_dim=16)}
+           "qwen3_moe": dict(num_experts=8, moe_intermediate_size=48, norm_topk_prob=True, head_dim=16),
+           "gpt_oss": dict(num_local_experts=8, head_dim=16, sliding_window=24,
+                           rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
+           "deepseek_v3": dict(n_routed_experts=8, n_shared_experts=1, moe_intermediate_size=48, first_k_dense_replace=1,
+                               n_group=4, topk_group=2, routed_scaling_factor=1.5, num_key_value_heads=4, q_lora_rank=32,
+                               kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
+                               output_router_logits=False)}
 
 
 def philox(key, counter):
@@ -51,8 +58,8 @@ worst = 0.0
 for kind in kinds:
     with tempfile.TemporaryDirectory() as work:
         torch.manual_seed(1)
-        config = AutoConfig.for_model(kind, **common, **special[kind])
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        config = AutoConfig.for_model(kind, **{**common, **special[kind]})
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager")
         base = os.path.join(work, "base")
         model.save_pretrained(base)
         pathlib.Path(work, "ids.bin").write_bytes(struct.pack(f"<{len(text)}H", *text))
@@ -75,16 +82,17 @@ for kind in kinds:
             first = [place(SEED, 0, n, step * B + i) * T for i in range(B)]
             x = torch.stack([ids[f:f + T] for f in first])
             y = torch.stack([ids[f + 1:f + T + 1] for f in first])
-            out = model(input_ids=x, output_router_logits=True)
+            out = model(input_ids=x, **({"output_router_logits": True} if config.output_router_logits else {}))
             loss = torch.nn.functional.cross_entropy(out.logits.flatten(0, 1), y.flatten())
-            balance = out.aux_loss if out.aux_loss is not None else torch.zeros(())
-            loss = loss + common["router_aux_loss_coef"] * balance
+            balance = getattr(out, "aux_loss", None)
+            loss = loss if balance is None else loss + common["router_aux_loss_coef"] * balance
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
-            apart = max(apart, abs(lines[step]["loss"] - loss.item()) / loss.item(),
-                        abs(lines[step]["router_aux_loss"] - balance.item()) / balance.item())
+            pairs = [(lines[step]["loss"], loss.item())]
+            pairs += [] if balance is None else [(lines[step]["router_aux_loss"], balance.item())]
+            apart = max([apart] + [abs(ours - theirs) / theirs for ours, theirs in pairs])
         worst = max(worst, apart)
         print(f"{kind}: {STEPS} losses from {lines[0]['loss']:.4f} to {lines[-1]['loss']:.4f}, at most {apart:.1e} apart")
 sys.exit(0 if worst <= 1e-4 else 1)
