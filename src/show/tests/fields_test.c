@@ -12,7 +12,7 @@
 
 /* ---- plans ---- */
 
-enum { N_PLANS = 8, MOST_ROWS = 128 };
+enum { N_PLANS = 8, MOST_ROWS = 160 };
 static struct sw_str dumps[N_PLANS];
 
 /* Matrices that are large enough for an update in a loop, a lookup of few rows, strided views. */
@@ -87,6 +87,12 @@ static void add_by_hand(struct sw_plan *plan)
     instr->exchange.peer = 1;
     instr->exchange.continues = true;
     instr->exchange.runs[0] = instr->exchange.runs[1] = 2;
+    instr->turn.chosen.n = 1;
+    while (instr->verb != SW_VERB_GATHER) {
+        instr++;
+    }
+    instr->verb = SW_VERB_ALL_TO_ALL; /* of counted rows */
+    instr->exchange.row_elems = 1;
 }
 
 static void dump_plan(const struct sw_plan_options *o, struct sw_graph *g, struct sw_str *out)
