@@ -42,6 +42,11 @@ struct sw_quantized_blocks sw_quantized_blocks_of(const struct sw_op_desc *desc,
     };
 }
 
+int64_t sw_quantized_columns(const struct sw_quantized_blocks *blocks, int64_t i)
+{
+    return sw_min_i64(blocks->block, blocks->columns - i * blocks->block);
+}
+
 struct sw_quantized_part sw_quantized_part_of(const struct sw_op_desc *desc, int64_t column,
                                               int64_t n)
 {
@@ -51,7 +56,8 @@ struct sw_quantized_part sw_quantized_part_of(const struct sw_op_desc *desc, int
                             : (struct sw_quantized_part){column, n, width, attrs->weight.rows};
 }
 
-int sw_quantized_bias(const struct sw_op *op)
+/* Index of the bias among the inputs of QUANTIZED_MATMUL; -1 = none. */
+static int index_of_bias(const struct sw_op *op)
 {
     return op->attrs.matmul.has_bias ? op->n_in - 1 : -1;
 }
@@ -61,7 +67,7 @@ void sw_quantized_product(const struct sw_op_desc *desc, int64_t n, struct sw_op
 {
     const struct sw_attrs *attrs = &desc->op->attrs;
     const int64_t depth = depth_of(desc);
-    const int bias = sw_quantized_bias(desc->op);
+    const int bias = index_of_bias(desc->op);
     *op = *desc->op;
     op->kind = SW_OP_MATMUL;
     op->attrs = (struct sw_attrs){.matmul = attrs->matmul};
@@ -79,4 +85,24 @@ void sw_quantized_product(const struct sw_op_desc *desc, int64_t n, struct sw_op
         out->in[2] = desc->in[bias];
         out->in_shift[2] = desc->in_shift[bias];
     }
+}
+
+static void *column_of(void *rows, enum sw_dtype dtype, int64_t column)
+{
+    return rows ? (char *)rows + (size_t)column * sw_dtype_bytes(dtype) : NULL;
+}
+
+struct sw_quantized_operands sw_quantized_operands_of(const struct sw_op_desc *desc,
+                                                      void *const *in, void *const *out,
+                                                      void *decoded, int64_t column)
+{
+    const int bias = index_of_bias(desc->op);
+    struct sw_quantized_operands block = {.in = {in[0], decoded}};
+    if (bias >= 0) {
+        block.in[2] = column_of(in[bias], desc->in[bias].dtype, column);
+    }
+    for (int k = 0; k < desc->op->n_out; k++) {
+        block.out[k] = column_of(out[k], desc->out[k].dtype, column);
+    }
+    return block;
 }

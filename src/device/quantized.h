@@ -18,6 +18,8 @@ struct sw_quantized_blocks {
 };
 /* At most `most` decoded bytes at a time, if SW_NF4_BLOCK columns are not more. */
 struct sw_quantized_blocks sw_quantized_blocks_of(const struct sw_op_desc *desc, size_t most);
+/* Number of columns of block i. */
+int64_t sw_quantized_columns(const struct sw_quantized_blocks *blocks, int64_t i);
 
 /* The decoded part for n columns, row-major, consists of runs of adjacent elements of the weight:
  * run i has `run` elements, from first + i stride on. */
@@ -31,12 +33,17 @@ struct sw_quantized_part sw_quantized_part_of(const struct sw_op_desc *desc, int
  * sw_quantized_product - the MATMUL of n columns.
  *
  * Its inputs are a, the decoded part and the bias (if any). Its outputs are those of `desc`: b is
- * narrower than the result, whose rows keep their distance. The caller passes the addresses of the
- * block's first column for the outputs and the bias.
+ * narrower than the result, whose rows keep their distance.
  *
  * op          set; out->op points to it
  */
 void sw_quantized_product(const struct sw_op_desc *desc, int64_t n, struct sw_op *op,
                           struct sw_op_desc *out);
-/* Index of the bias among the inputs of QUANTIZED_MATMUL; -1 = none. */
-int sw_quantized_bias(const struct sw_op *op);
+/* The operands of this product, from those of QUANTIZED_MATMUL: bias and outputs begin at `column`
+ * of the result. */
+struct sw_quantized_operands {
+    void *in[3], *out[2];
+};
+struct sw_quantized_operands sw_quantized_operands_of(const struct sw_op_desc *desc,
+                                                      void *const *in, void *const *out,
+                                                      void *decoded, int64_t column);

@@ -34,20 +34,16 @@ static struct words words_of_attention(const struct sw_attention_attrs *a)
                           .p = a->dropout};
 }
 
-static struct words words_of_matmul(const struct sw_matmul_attrs *a)
-{
-    return (struct words){
-        .ta = a->ta, .tb = a->tb, .act = (int64_t)a->act, .has_bias = a->has_bias};
-}
-
 static struct words words_of(const struct sw_op *op)
 {
     const struct sw_attrs *a = &op->attrs;
     switch (sw_op_info(op->kind)->attrs) {
     case SW_ATTRS_MATMUL:
-        return words_of_matmul(&a->matmul);
     case SW_ATTRS_QUANTIZED_MATMUL:
-        return words_of_matmul(&a->matmul);
+        return (struct words){.ta = a->matmul.ta,
+                              .tb = a->matmul.tb,
+                              .act = (int64_t)a->matmul.act,
+                              .has_bias = a->matmul.has_bias};
     case SW_ATTRS_ACT:
         return (struct words){.act = (int64_t)a->act.act};
     case SW_ATTRS_ATTENTION:
@@ -125,13 +121,6 @@ static uint64_t hash_experts(uint64_t h, const struct sw_experts_attrs *a)
     return hash_f64(hash_f64(hash_f64(h, a->router.scale), a->alpha), a->limit);
 }
 
-static uint64_t hash_weight(uint64_t h, const struct sw_weight_attrs *a)
-{
-    h = hash_i64(hash_i64(h, a->form.kind), a->form.is_nested);
-    h = hash_i64(hash_i64(h, a->form.dtype), a->in_out);
-    return hash_f64(h, a->factor);
-}
-
 /* Hashes kinds that have no words above. */
 static uint64_t hash_more(uint64_t h, const struct sw_op *op)
 {
@@ -168,9 +157,10 @@ static uint64_t hash_more(uint64_t h, const struct sw_op *op)
     case SW_ATTRS_EXPERTS:
         return hash_experts(h, &a->experts);
     case SW_ATTRS_WEIGHT:
-        return hash_weight(h, &a->weight);
     case SW_ATTRS_QUANTIZED_MATMUL:
-        return hash_weight(h, &a->weight);
+        h = hash_i64(hash_i64(h, a->weight.form.kind), a->weight.form.is_nested);
+        h = hash_i64(hash_i64(h, a->weight.form.dtype), a->weight.in_out);
+        return hash_f64(h, a->weight.factor);
     default:
         return h;
     }

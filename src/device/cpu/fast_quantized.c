@@ -25,11 +25,6 @@ struct quantized {
     struct product product[2]; /* of the last block, and of the others */
 };
 
-static int64_t columns_of(const struct sw_quantized_blocks *blocks, int64_t i_block)
-{
-    return sw_min_i64(blocks->block, blocks->columns - i_block * blocks->block);
-}
-
 static void query(const struct cpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out)
 {
@@ -39,7 +34,7 @@ static void query(const struct cpu_device *dev, const struct sw_op_desc *desc,
         struct sw_op op;
         struct sw_op_desc product;
         struct sw_kernel_info info;
-        sw_quantized_product(desc, columns_of(&blocks, i), &op, &product);
+        sw_quantized_product(desc, sw_quantized_columns(&blocks, i), &op, &product);
         if (!sw_cpu_choose(dev, &product, &info)) {
             out->no_memory = info.no_memory;
             return;
@@ -88,7 +83,7 @@ static sw_status prepare(const struct cpu_device *dev, const struct sw_op_desc *
     q->vector = sw_cpu_vector_for(dev->isa);
     q->blocks = sw_quantized_blocks_of(desc, DECODED_BYTES);
     for (int64_t i = 0; i < sw_min_i64(q->blocks.n, 2); i++) {
-        const int64_t columns = columns_of(&q->blocks, q->blocks.n - 1 - i);
+        const int64_t columns = sw_quantized_columns(&q->blocks, q->blocks.n - 1 - i);
         SW_TRY_OR(release, prepare_product(dev, desc, columns, &q->product[i]));
     }
     *prepared = q;
@@ -166,31 +161,19 @@ static void decode_part(const struct cpu_call *call, const struct quantized *q, 
                 decode_item, &d);
 }
 
-static void *column_of(void *rows, enum sw_dtype dtype, int64_t column)
-{
-    return rows ? (char *)rows + (size_t)column * sw_dtype_bytes(dtype) : NULL;
-}
-
 static void run(const struct cpu_call *call)
 {
     const struct quantized *q = call->prepared;
-    const struct sw_op_desc *desc = call->desc;
-    const int bias = sw_quantized_bias(desc->op);
     for (int64_t i = 0; i < q->blocks.n; i++) {
         const struct product *product = &q->product[i < q->blocks.n - 1];
         const int64_t column = i * q->blocks.block;
-        void *in[3] = {call->in[0], call->workspace, NULL}, *out[2] = {NULL, NULL};
-        decode_part(call, q, column, columns_of(&q->blocks, i));
-        if (bias >= 0) {
-            in[2] = column_of(call->in[bias], desc->in[bias].dtype, column);
-        }
-        for (int k = 0; k < desc->op->n_out; k++) {
-            out[k] = column_of(call->out[k], desc->out[k].dtype, column);
-        }
+        const struct sw_quantized_operands operands =
+            sw_quantized_operands_of(call->desc, call->in, call->out, call->workspace, column);
+        decode_part(call, q, column, sw_quantized_columns(&q->blocks, i));
         const struct cpu_call block = {
             .desc = &product->desc,
-            .in = in,
-            .out = out,
+            .in = operands.in,
+            .out = operands.out,
             .workspace = (char *)call->workspace + q->blocks.block_bytes,
             .scalars = call->scalars,
             .pool = call->pool,

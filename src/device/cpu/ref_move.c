@@ -89,10 +89,10 @@ static void quantized_matmul(const struct cpu_call *call)
 {
     const struct sw_weight_attrs *weight = &call->desc->op->attrs.weight;
     const struct sw_quantized_blocks all = sw_quantized_blocks_of(call->desc, SIZE_MAX);
-    const int bias = sw_quantized_bias(call->desc->op);
     const struct sw_op decode = {.kind = SW_OP_DEQUANTIZE, .attrs = {.weight = *weight}};
     struct sw_op_desc desc = {.op = &decode};
-    void *const in[3] = {call->in[0], call->workspace, bias >= 0 ? call->in[bias] : NULL};
+    const struct sw_quantized_operands operands =
+        sw_quantized_operands_of(call->desc, call->in, call->out, call->workspace, 0);
     void *const decoded[1] = {call->workspace};
     struct cpu_call inner = *call;
     inner.desc = &desc;
@@ -101,8 +101,8 @@ static void quantized_matmul(const struct cpu_call *call)
     dequantize(&inner);
     struct sw_op product;
     sw_quantized_product(call->desc, all.columns, &product, &desc);
-    inner.in = in;
-    inner.out = call->out;
+    inner.in = operands.in;
+    inner.out = operands.out;
     (weight->to == SW_F64 ? sw_cpu_ref_f64 : sw_cpu_ref_f32)[SW_OP_MATMUL].run(&inner);
 }
 

@@ -66,11 +66,6 @@ struct quantized {
     struct product product[2]; /* of the last block, and of the others */
 };
 
-static int64_t columns_of(const struct sw_quantized_blocks *blocks, int64_t i_block)
-{
-    return sw_min_i64(blocks->block, blocks->columns - i_block * blocks->block);
-}
-
 static void query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out)
 {
@@ -79,7 +74,7 @@ static void query(const struct gpu_device *dev, const struct sw_op_desc *desc,
     for (int64_t i = blocks.n - 1; i >= sw_max_i64(0, blocks.n - 2); i--) {
         struct product product;
         struct sw_kernel_info info = {0};
-        sw_quantized_product(desc, columns_of(&blocks, i), &product.op, &product.desc);
+        sw_quantized_product(desc, sw_quantized_columns(&blocks, i), &product.op, &product.desc);
         sw_gpu_matmul.query(dev, &product.desc, &info);
         if (!info.supported) {
             return;
@@ -110,8 +105,8 @@ static sw_status prepare(struct gpu_device *dev, const struct sw_op_desc *desc, 
     q->blocks = sw_quantized_blocks_of(desc, DECODED_BYTES);
     for (int64_t i = 0; i < sw_min_i64(q->blocks.n, 2); i++) {
         struct product *product = &q->product[i];
-        sw_quantized_product(desc, columns_of(&q->blocks, q->blocks.n - 1 - i), &product->op,
-                             &product->desc);
+        sw_quantized_product(desc, sw_quantized_columns(&q->blocks, q->blocks.n - 1 - i),
+                             &product->op, &product->desc);
         SW_TRY_OR(release, sw_gpu_matmul.prepare(dev, &product->desc, &product->prepared));
     }
     *prepared = q;
@@ -126,24 +121,18 @@ static sw_status run(const struct gpu_call *call)
     const struct quantized *q = call->prepared;
     const struct sw_op_desc *desc = call->desc;
     const struct sw_weight_attrs *weight = &desc->op->attrs.weight;
-    const int bias = sw_quantized_bias(desc->op);
     for (int64_t i = 0; i < q->blocks.n; i++) {
         const struct product *product = &q->product[i < q->blocks.n - 1];
         const int64_t column = i * q->blocks.block;
         const struct sw_quantized_part part =
-            sw_quantized_part_of(desc, column, columns_of(&q->blocks, i));
-        void *in[3] = {call->in[0], call->workspace, NULL}, *out[2] = {NULL, NULL};
+            sw_quantized_part_of(desc, column, sw_quantized_columns(&q->blocks, i));
+        const struct sw_quantized_operands operands =
+            sw_quantized_operands_of(desc, call->in, call->out, call->workspace, column);
         SW_TRY(decode(call, weight, call->in + 1, &part, call->workspace));
-        if (bias >= 0) {
-            in[2] = gpu_behind(call->in[bias], column, desc->in[bias].dtype);
-        }
-        for (int k = 0; k < desc->op->n_out; k++) {
-            out[k] = gpu_behind(call->out[k], column, desc->out[k].dtype);
-        }
         struct gpu_call block = *call;
         block.desc = &product->desc;
-        block.in = in;
-        block.out = out;
+        block.in = operands.in;
+        block.out = operands.out;
         block.workspace = (char *)call->workspace + q->blocks.block_bytes;
         block.prepared = product->prepared;
         SW_TRY(sw_gpu_matmul.run(&block));
