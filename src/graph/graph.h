@@ -282,8 +282,8 @@ struct sw_routes {
     sw_value slots, sources, offsets;
     sw_value stats;
 };
-/* The number of rows stands so far before the end of the offsets of a rank: dropped choices are the
- * last number. */
+/* The last numbers among the offsets of a rank are of no expert: the number of its rows, and that
+ * of dropped choices. */
 enum { SW_OFFSETS_BEHIND = 2 };
 /* Operands of an EXPERT_MATMUL; a bias follows the weights. Of both it reads only what belongs to
  * experts with rows. */

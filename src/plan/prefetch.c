@@ -164,8 +164,7 @@ static void order(struct pass *p)
         }
         const bool inside =
             sw_instr_is_inside(instr) || is_inside(p, i) || op_of(p, i)->move == SW_MOVE_RECV;
-        int32_t passed = -1,
-                n_passed = 0; /* loads that wait for a router: the first, their number */
+        int32_t passed = -1, n_passed = 0; /* the first load that waits for a router, and all */
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
             if (op->move != SW_MOVE_LOAD || op->loop > 0 || p->emitted[next]) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small mixture of experts on a text here and with transformers, over the same windows in the same order, in fp32 with
-AdamW and the load-balancing loss, which DeepSeek-V3 has not, and compares losses and load-balancing losses step by step:
+AdamW and the load-balancing loss, which DeepSeek-V3 lacks, and compares losses and load-balancing losses step by step:
 same_experts.py SPILLWAY TEXT [mixtral|qwen2_moe|qwen3_moe|gpt_oss|deepseek_v3]. Wants torch and transformers; without them it
 says so and ends with 77."""
 import json, os, pathlib, struct, subprocess, sys, tempfile
