@@ -179,33 +179,6 @@ static void a_message_goes_to_its_peer(void **state)
     sw_cluster_close(h.cluster);
 }
 
-static void small_products_leave_a_share(void **state)
-{
-    (void)state;
-    struct hand h;
-    open_hand(&h, "dgx2-v100", 1);
-    const struct sw_cluster *c = h.cluster;
-    const double tile = c->device.tile.value, processors = c->device.processors.value;
-    const double large = sw_cost_efficiency(c, SW_F16, tile * processors * 100, tile * 100, 1e9);
-    assert_true(large > 0.999 && large <= 1);
-    /* one block on one processor; half of the processors in the last of two rounds */
-    assert_true(near(sw_cost_efficiency(c, SW_F16, tile, tile, 1e30), 1 / processors));
-    assert_true(near(sw_cost_efficiency(c, SW_F16, tile * processors, tile, 1e30), 1));
-    assert_true(near(sw_cost_efficiency(c, SW_F16, tile * processors * 1.5, tile, 1e30), 0.75));
-    /* sums are counted in bytes */
-    const double k = c->device.sum.value;
-    assert_true(near(sw_cost_efficiency(c, SW_F16, tile * processors, tile, k / 2), 0.5));
-    assert_true(near(sw_cost_efficiency(c, SW_F32, tile * processors, tile, k / 4), 0.5));
-    for (double m = 1; m < 1e6; m *= 1.7) { /* more work never takes less time */
-        const double a = m / sw_cost_efficiency(c, SW_F16, m, 1000, 64);
-        const double b = m * 1.3 / sw_cost_efficiency(c, SW_F16, m * 1.3, 1000, 64);
-        assert_true(b >= a * (1 - 1e-12));
-    }
-    h.cluster->device.tile.kind = h.cluster->device.sum.kind = SW_FIGURE_ABSENT;
-    assert_true(sw_cost_efficiency(c, SW_F16, 1, 1, 1) == 1);
-    sw_cluster_close(h.cluster);
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(copies_share_the_switch),
     cmocka_unit_test(disks_are_shared_by_the_node),
@@ -213,7 +186,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_share_that_is_reached_counts),
     cmocka_unit_test(a_ring_uses_all_adapters_of_a_node),
     cmocka_unit_test(a_message_goes_to_its_peer),
-    cmocka_unit_test(small_products_leave_a_share),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
