@@ -655,22 +655,70 @@ static sw_status check_loss(struct check *c, sw_engine *e, const struct check_ba
     return SW_OK;
 }
 
-/* Checks the loss of one batch, and its outputs on meshes that have them. Meshes keep no gradients:
- * there the norms and weights of a training have to do. */
+/* Checks loss and gradients of one batch on ranks that keep gradients. Returns how opening the
+ * engine ended; *st: how the rest did. */
+static sw_status check_kept(struct check *c, const struct check_group *group,
+                            struct sw_engine_options options, const struct check_batch *given,
+                            sw_status *st)
+{
+    sw_engine *e = NULL;
+    options.train = (struct sw_engine_train){.wanted = true, .keep_gradients = true};
+    SW_TRY(open_for(c, group, options, &e));
+    *st = check_backward(c, e, given);
+    sw_check_sparse(c);
+    sw_close(e);
+    return SW_OK;
+}
+
+/* The same if the stages of a pipeline keep none: the ranks have them without stages. */
+static sw_status check_without_stages(struct check *c, const struct check_group *group,
+                                      struct sw_engine_options options,
+                                      const struct check_batch *given, sw_status *st)
+{
+    const struct sw_check_options *asked = c->options;
+    struct sw_check_options one_stage = *asked;
+    const char **sets = sw_alloc("check", (size_t)(asked->n_sets + 1) * sizeof *sets);
+    SW_TRY_ALLOC(sets, "settings");
+    for (int i = 0; i < asked->n_sets; i++) {
+        sets[i] = asked->sets[i];
+    }
+    sets[asked->n_sets] = "spillway.mesh.pipe=1";
+    one_stage.sets = sets;
+    one_stage.n_sets = asked->n_sets + 1;
+    c->options = &one_stage;
+    fprintf(c->out, "  gradients by the same ranks without stages\n");
+    const sw_status opened = check_kept(c, group, options, given, st);
+    c->options = asked;
+    sw_free(sets);
+    return opened;
+}
+
+/* Checks the gradients of one batch on meshes that have them. */
+static sw_status check_gradients(struct check *c, const struct check_group *group,
+                                 struct sw_engine_options options, const struct check_batch *given)
+{
+    sw_status st = SW_OK;
+    sw_status opened = check_kept(c, group, options, given, &st);
+    if (opened == SW_E_UNSUP) {
+        opened = check_without_stages(c, group, options, given, &st);
+    }
+    return opened < 0 ? sw_check_note(c, opened, "grad") : st;
+}
+
+/* Checks the loss of one batch, and its outputs on meshes that have them. */
 static sw_status check_on_ranks(struct check *c, const struct check_group *group,
                                 const char *config)
 {
     struct sw_engine_options options = {.config.text = config, .evaluate.loss = true};
     struct check_batch given;
     sw_engine *e = NULL;
-    sw_check_understand(c, "grad.");
-    sw_check_understand(c, "grad_sparse.");
     SW_TRY(open_for(c, group, options, &e));
     sw_status st = sw_check_batch_open(c, group, 0, &given);
     st = st < 0 ? st : check_loss(c, e, &given);
     sw_close(e);
     e = NULL;
     options.evaluate.loss = false;
+    st = st < 0 ? st : check_gradients(c, group, options, &given);
     options.evaluate.logits = options.evaluate.hidden = true;
     if (st >= 0) {
         st = open_for(c, group, options, &e);

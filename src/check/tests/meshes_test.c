@@ -5,7 +5,8 @@
 // Recorded cases on meshes of pipe 2, data 2, tensor 2, within their tolerances. If the heads or
 // the class of a model do not allow that, the case runs on the next mesh that is allowed, which is
 // printed. Each family passes a case at (2, 2, 2); the LSTM and the CIFAR network are not cut.
-// Without SPILLWAY_MESHES=all each family has one case.
+// Without SPILLWAY_MESHES=all each family has one case, and some have none. Gradients are those of
+// the same ranks without stages, which keep none.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,21 +22,45 @@ struct family {
     bool is_cut; /* along pipe and tensor */
 };
 static const struct family families[] = {
-    {"gpt2", "gpt2_tied", true},   {"llama", "llama_groups", true},
-    {"mistral", NULL, true},       {"qwen2", NULL, true},
-    {"qwen3", "qwen3_even", true}, {"gemma2", NULL, true},
-    {"gemma3_text", NULL, true},   {"phi3", NULL, true},
-    {"olmo2", NULL, true},         {"granite", NULL, true},
-    {"starcoder2", NULL, true},    {"gpt_neox", "neox_odd", true},
-    {"opt", "opt_350m", true},     {"phi", NULL, true},
-    {"bloom", "bloom_even", true}, {"gptj", "gptj_even", true},
-    {"bert", NULL, true},          {"roberta", "roberta_untied", true},
-    {"distilbert", NULL, true},    {"deberta-v2", "deberta_answers", true},
-    {"bart", NULL, true},          {"t5", NULL, true},
-    {"mt5", NULL, true},           {"albert", NULL, true},
-    {"mbart", NULL, true},         {"vision/vit", "vit_even", true},
-    {"rnn", NULL, false},          {"vision/cifar_net", NULL, false},
+    {"gpt2", "gpt2_tied", true},
+    {"llama", "llama_groups", true},
+    {"mistral", NULL, true},
+    {"qwen2", NULL, true},
+    {"qwen3", "qwen3_even", true},
+    {"gemma2", NULL, true},
+    {"gemma3_text", NULL, true},
+    {"phi3", NULL, true},
+    {"olmo2", NULL, true},
+    {"granite", NULL, true},
+    {"starcoder2", NULL, true},
+    {"gpt_neox", "neox_odd", true},
+    {"opt", "opt_350m", true},
+    {"phi", NULL, true},
+    {"bloom", "bloom_even", true},
+    {"gptj", "gptj_even", true},
+    {"bert", NULL, true},
+    {"roberta", "roberta_untied", true},
+    {"distilbert", NULL, true},
+    {"deberta-v2", "deberta_answers", true},
+    {"bart", NULL, true},
+    {"t5", NULL, true},
+    {"mt5", NULL, true},
+    {"albert", NULL, true},
+    {"mbart", NULL, true},
+    {"vision/vit", "vit_even", true},
+    {"rnn", NULL, false},
+    {"vision/cifar_net", NULL, false},
+    {"falcon", "falcon_even", true},
+    {"cohere", "cohere_even", true},
+    {"gemma", "gemma_odd", true},
+    {"glm4", "glm4_even", true},
+    {"smollm3", "smollm3_even", true},
+    {"stablelm", "stablelm_even", true},
+    {"modernbert", NULL, true},
+    {"gpt_oss", NULL, true},
 };
+
+enum { N_SLOW = 8 }; /* the last ones, only with SPILLWAY_MESHES=all */
 
 struct mesh {
     int pipe, data, tensor;
@@ -122,7 +147,7 @@ static void each_family_passes_on_a_mesh_of_three_axes(void **state)
 {
     int n = 0;
     (void)state;
-    for (size_t i = 0; i < SW_LEN(families); i++) {
+    for (size_t i = 0; i < SW_LEN(families) - (all ? 0 : N_SLOW); i++) {
         const struct family *f = &families[i];
         size_t best = SW_LEN(meshes);
         char folder[TEST_PATH_CAP];
