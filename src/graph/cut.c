@@ -537,6 +537,13 @@ const char *sw_axes_of_accumulate(const struct sw_op_desc *d, char *text)
     return d->op->n_in > 2 ? ".c .c . -> .c" : "* * -> *";
 }
 
+/* Each norm is of a row of outputs. */
+const char *sw_axes_of_inverse_norms(const struct sw_op_desc *d, char *text)
+{
+    (void)text;
+    return d->op->attrs.weight.in_out ? ".o .. o. -> o" : "o. .. o. -> o";
+}
+
 const char *sw_axes_of_dropout(const struct sw_op_desc *d, char *text)
 {
     (void)text;

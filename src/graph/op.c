@@ -952,7 +952,7 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_DEQUANTIZE] = {.attrs = SW_ATTRS_WEIGHT, .n_out = 1, .shapes = shapes_dequantize,
         .flops_per_elem = 1, .uncut = blocks},
     [SW_OP_INVERSE_NORMS] = {.attrs = SW_ATTRS_WEIGHT, .n_out = 1, .shapes = shapes_inverse_norms,
-        .flops = flops_inverse_norms, .uncut = "a norm needs the whole row"},
+        .flops = flops_inverse_norms, .axes_of = sw_axes_of_inverse_norms},
     [SW_OP_QUANTIZED_MATMUL] = {.attrs = SW_ATTRS_QUANTIZED_MATMUL, .traits = SW_TRAIT_PRODUCTS,
         .n_out = 1, .shapes = shapes_quantized_matmul, .flops = flops_quantized_matmul,
         .apart = apart_matmul, .uncut = blocks},

@@ -41,6 +41,9 @@ void sw_part_add_op(struct sw_part_pass *p, const struct sw_op *whole,
         const sw_value out =
             alias >= 0 ? sw_graph_add_out_in_place(g, i, in[alias])
                        : sw_graph_add_out(g, i, sw_part_info(p, whole->out[k])->dtype, shapes[k]);
+        if (out >= 0 && !sw_part_info(p, whole->out[k])->needs_grad) {
+            g->values[out].needs_grad = false; /* what counts as constant, such as norms of DoRA */
+        }
         sw_part_set(p, whole->out[k], &part->out[k], out);
     }
 }

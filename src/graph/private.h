@@ -109,6 +109,7 @@ sw_value sw_graph_exchange_gradient(struct sw_graph *g, sw_value dy, sw_value x,
     X(attention_grad)                                                                              \
     X(accumulate)                                                                                  \
     X(positions)                                                                                   \
+    X(inverse_norms)                                                                               \
     X(dropout)
 #define SW_AXES_RULE(name) const char *sw_axes_of_##name(const struct sw_op_desc *d, char *text);
 SW_AXES_RULES(SW_AXES_RULE)

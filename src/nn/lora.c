@@ -233,6 +233,7 @@ static sw_value to_magnitudes(sw_graph *g, const struct sw_nn_layer *layer, sw_v
     snprintf(full, sizeof full, "%s.lora_magnitude_vector", layer->prefix);
     const sw_value m =
         sw_param(g, full, SW_SHAPE(layer->spec->out), (struct sw_init){SW_INIT_ONE, 0});
+    sw_nn_split_linear(g, m, 0, -1, layer->spec);
     const sw_value inverse = sw_inverse_norms(g, layer->weight, of);
     const sw_value factor = sw_mul(g, m, inverse);
     if (x == layer->x) {
