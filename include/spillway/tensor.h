@@ -49,14 +49,17 @@ struct sw_view {
  * How a parameter is split over ranks for tensor parallelism. It is split along one dimension. The
  * dimension consists of groups, and each group is split separately at multiples of a unit. Columns,
  * rows and a vocabulary are one group. Packed q, k and v are three. The unit of heads is their
- * width. All zero: the parameter is not split, and every rank has all of it.
+ * width. If the groups are shorter than the dimension, they repeat, as the queries, the key and the
+ * value of each key head do. A group with fewer units than ranks is shared: consecutive ranks have
+ * the same unit. All zero: the parameter is not split, and every rank has all of it.
  */
 enum { SW_SPLIT_MAX_GROUPS = 4 };
 struct sw_tensor_split {
     int dim;
     int n_groups;
-    int64_t group[SW_SPLIT_MAX_GROUPS]; /* lengths of the groups; their sum is the length of dim */
-    int64_t unit;                       /* 0 = 1 */
+    int64_t
+        group[SW_SPLIT_MAX_GROUPS]; /* lengths of the groups; their sum divides the length of dim */
+    int64_t unit;                   /* 0 = 1 */
 };
 
 #ifdef __cplusplus

@@ -68,6 +68,16 @@ static sw_value among_zeros(struct sw_graph *g, sw_value dy, sw_value x,
     return sw_graph_add_out(g, i, info_of(g, dy)->dtype, info_of(g, x)->shape);
 }
 
+/* Adds the rows of dy from `own` on over the ranks; the others are those of this rank alone. */
+static sw_value add_shared(struct sw_graph *g, sw_value dy, int64_t own,
+                           const struct sw_exchange_attrs *back)
+{
+    const int64_t n = info_of(g, dy)->shape.dims[0];
+    const sw_value both[2] = {sw_graph_dense(g, sw_slice(g, dy, 0, 0, own)),
+                              sw_graph_exchange(g, sw_slice(g, dy, 0, own, n - own), back)};
+    return sw_concat(g, both, 2, 0);
+}
+
 sw_value sw_graph_exchange_gradient(struct sw_graph *g, sw_value dy, sw_value x,
                                     const struct sw_exchange_attrs *attrs)
 {
@@ -80,6 +90,10 @@ sw_value sw_graph_exchange_gradient(struct sw_graph *g, sw_value dy, sw_value x,
     }
     if (dy < 0 || g->status < 0 || !sw_graph_wants(g, x)) {
         return SW_NO_VALUE;
+    }
+    if (attrs->own > 0) {
+        back.own = 0;
+        return add_shared(g, dy, attrs->own, &back);
     }
     if (is_full(back.from) && back.to == SW_SPREAD_SUM) { /* equal shares of the sum */
         return sw_scale(g, dy, 1.0 / attrs->ranks);

@@ -95,6 +95,7 @@ static uint64_t hash_exchange(uint64_t h, const struct sw_exchange_attrs *a)
     const int64_t words[] = {a->from, a->to, a->axis, a->dim, a->ranks};
     const bool turns = a->from == SW_SPREAD_CUT && a->to == SW_SPREAD_CUT;
     h = a->ranks > 0 ? sw_hash(h, words, sizeof words) : h;
+    h = a->own > 0 ? hash_i64(sw_hash_str(h, "own"), a->own) : h;
     return a->ranks > 0 && turns ? hash_i64(h, a->to_dim) : h;
 }
 

@@ -355,7 +355,8 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
                   ? -1
                   : sum + split->group[i];
     }
-    if (!is_dim || !is_some || split->unit < 0 || sum != info->shape.dims[split->dim]) {
+    if (!is_dim || !is_some || split->unit < 0 || sum < 1 ||
+        info->shape.dims[split->dim] % sum != 0) {
         char text[96];
         sw_graph_fail(
             g, SW_E_ARG,

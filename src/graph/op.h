@@ -342,6 +342,9 @@ struct sw_exchange_attrs {
     int to_dim; /* from CUT to CUT: along this one afterwards */
     int ranks;  /* that take part: consecutive ones along the axis; 0 = no exchange */
     int me;     /* this rank among them */
+    /* WHOLE to COPIED: indices of dimension 0, its first ones, that are this rank's alone and stay
+     * as they are */
+    int64_t own;
 };
 
 /* to CUT: along this one. */
@@ -435,6 +438,7 @@ struct sw_stats_attrs {
     double clip;         /* STATS_FINISH: threshold, 0 = none */
     bool overflow_skips; /* STATS_FINISH: fp16 overflow skips the update */
     bool continues;      /* ACCUMULATE: adds also in the first micro-batch of a step */
+    int64_t counted; /* GRAD_STATS: elements of dense streams that count, the first ones; 0 = all */
 };
 
 struct sw_rotary_attrs {
@@ -625,6 +629,8 @@ struct sw_update_op_attrs {
     struct sw_update_attrs rule;
     int64_t first;   /* UPDATE: first element of the parameter */
     int64_t n_elems; /* LAMB, MUON, ADAFACTOR, 8-bit moments: number of elements without padding */
+    /* LAMB: elements, the last of n_elems, whose squares another rank adds */
+    int64_t n_shared;
     /* MUON, ADAFACTOR, bf16 moments: index in the whole tensor of the parameter's first element
      * here; and the key of the tensor for random draws */
     int64_t origin;

@@ -27,36 +27,70 @@ static struct sw_exchange_attrs exchange_of(const struct sw_part_pass *p, enum s
 
 /* ---- leaves ---- */
 
-/* The spread of a parameter; WHOLE if it has no split. */
+/* Fails unless the ranks divide each group by whole units. */
+static void check_units(struct sw_part_pass *p, sw_value v, const struct sw_spread *spread)
+{
+    const int64_t unit = spread->split.unit;
+    char list[128];
+    for (int i = 0; i < spread->split.n_groups && unit > 0; i++) {
+        const int64_t n = spread->split.group[i] / unit;
+        if (spread->split.group[i] % (unit * sw_spread_parts(spread, i)) != 0) {
+            sw_graph_fail(p->out, SW_E_UNSUP,
+                          "spillway.mesh.tensor %d does not divide the %lld %s of %s; sizes that "
+                          "do: %s",
+                          p->ranks.n, (long long)n,
+                          unit > 1                ? "heads"
+                          : spread->split.dim > 0 ? "columns"
+                                                  : "rows",
+                          sw_part_info(p, v)->name, sw_list_divisors(n, list, sizeof list));
+        }
+    }
+}
+
+/* Fails unless the groups that ranks share are the last rows, of which each has equally many
+ * copies: an exchange adds their gradients. */
+static void check_copies(struct sw_part_pass *p, sw_value v, const struct sw_spread *spread)
+{
+    const int n = spread->split.n_groups, most = spread->copies[n - 1];
+    bool good = true;
+    for (int i = 0; i < n; i++) {
+        good = good && (spread->copies[i] == most || (spread->copies[i] <= 1 && i == 0));
+    }
+    if (most > 1 && (!good || spread->split.dim != 0 || spread->parts < p->ranks.n)) {
+        sw_graph_fail(p->out, SW_E_UNSUP,
+                      "spillway.mesh.tensor %d: ranks would share some groups of %s; that is built "
+                      "for all of its rows but those of the first group",
+                      p->ranks.n, sw_part_info(p, v)->name);
+    }
+}
+
+/* The spread of a parameter; WHOLE if it has no split. Ranks share what has fewer units than ranks,
+ * as layout/ has it: all of it, or some groups. */
 static struct sw_spread spread_of_param(struct sw_part_pass *p, sw_value v)
 {
     const struct sw_param_part *part = sw_graph_param_part(p->g, v);
     if (!part || part->of_experts) {
         return sw_spread_of(SW_SPREAD_WHOLE);
     }
-    struct sw_spread spread = {.kind = SW_SPREAD_CUT, .parts = p->ranks.n, .split = part->split};
-    const int64_t unit = sw_max_i64(part->split.unit, 1);
-    const int64_t units = sw_ceil_div(part->split.group[0], unit);
-    if (part->split.n_groups == 1 && units < p->ranks.n && p->ranks.n % units == 0) {
-        spread.parts = (int)units; /* ranks share a head, as layout/ has it */
+    const int64_t length = part->whole.dims[part->split.dim];
+    struct sw_spread spread = {.kind = SW_SPREAD_CUT,
+                               .split = sw_split_over(&part->split, length, p->ranks.n)};
+    spread.repeats = (int)sw_split_repeats(&spread.split, length);
+    const int ranks = p->ranks.n / spread.repeats;
+    int64_t common = p->ranks.n;
+    for (int i = 0; i < spread.split.n_groups; i++) {
+        spread.copies[i] = sw_split_sharing(&spread.split, i, ranks);
+        common = sw_common_divisor(common, spread.copies[i]);
     }
+    for (int i = 0; i < spread.split.n_groups; i++) {
+        spread.copies[i] /= (int)common;
+    }
+    spread.parts = p->ranks.n / (int)common;
     if (spread.parts == 1) {
         return sw_spread_of(SW_SPREAD_WHOLE);
     }
-    for (int i = 0; i < part->split.n_groups && part->split.unit > 0; i++) {
-        const int64_t n = part->split.group[i] / unit;
-        char list[128];
-        if (part->split.group[i] % (unit * spread.parts) != 0) {
-            sw_graph_fail(p->out, SW_E_UNSUP,
-                          "spillway.mesh.tensor %d does not divide the %lld %s of %s; sizes that "
-                          "do: %s",
-                          p->ranks.n, (long long)n,
-                          unit > 1              ? "heads"
-                          : part->split.dim > 0 ? "columns"
-                                                : "rows",
-                          sw_part_info(p, v)->name, sw_list_divisors(n, list, sizeof list));
-        }
-    }
+    check_copies(p, v, &spread);
+    check_units(p, v, &spread);
     return spread;
 }
 
@@ -93,6 +127,18 @@ static void copy_param(struct sw_part_pass *p, sw_value v)
     }
 }
 
+/* x, a part that several ranks hold, or of whose last groups they hold copies: its gradient is the
+ * sum of theirs. */
+static sw_value add_gradients(struct sw_part_pass *p, sw_value x, const struct sw_spread *spread)
+{
+    const int copies = sw_max_i64(spread->copies[spread->split.n_groups - 1], 1);
+    struct sw_exchange_attrs shared = exchange_of(p, SW_SPREAD_WHOLE, SW_SPREAD_COPIED, 0);
+    shared.ranks = p->ranks.n / spread->parts * copies;
+    shared.me = p->ranks.me % shared.ranks;
+    shared.own = copies > 1 ? spread->split.group[0] / sw_spread_parts(spread, 0) : 0;
+    return shared.ranks > 1 ? sw_graph_exchange(p->out, x, &shared) : x;
+}
+
 static void make_param(struct sw_part_pass *p, sw_value v)
 {
     const struct sw_value_info *info = sw_part_info(p, v);
@@ -114,12 +160,7 @@ static void make_param(struct sw_part_pass *p, sw_value v)
         return;
     }
     if (x >= 0 && spread.kind == SW_SPREAD_CUT) {
-        if (spread.parts < p->ranks.n && info->needs_grad) {
-            struct sw_exchange_attrs shared = exchange_of(p, SW_SPREAD_WHOLE, SW_SPREAD_COPIED, 0);
-            shared.ranks = p->ranks.n / spread.parts;
-            shared.me = p->ranks.me % shared.ranks;
-            x = sw_graph_exchange(g, x, &shared);
-        }
+        x = info->needs_grad ? add_gradients(p, x, &spread) : x;
     }
     sw_part_set(p, v, &spread, x);
 }
@@ -180,8 +221,9 @@ bool sw_part_can(struct sw_part_pass *p, sw_value v, const struct sw_spread *wan
     }
     make_leaf(p, v, want);
     const struct sw_part_form *f = &p->forms[v];
-    const bool may_gather = f->native.kind != SW_SPREAD_CUT ||
-                            (f->native.parts == p->ranks.n && f->native.split.n_groups == 1);
+    const bool may_gather =
+        f->native.kind != SW_SPREAD_CUT ||
+        (f->native.parts == p->ranks.n && f->native.split.n_groups == 1 && !f->native.is_nested);
     switch (want->kind) {
     case SW_SPREAD_SUM:
         return f->at[SW_SPREAD_SUM] >= 0;

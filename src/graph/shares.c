@@ -17,13 +17,10 @@ const char *sw_list_divisors(int64_t n, char *buf, size_t cap)
     return buf;
 }
 
-/* True if all ranks have equally many key heads, or if equally many ranks share each. Packed heads
- * are not shared: a rank's part of the packed matrix would have queries of its own and keys of
- * others, so its gradient, its share of norms and its owner in files would differ within the part.
- * No model family packs fewer key heads than query heads. */
+/* True if all ranks have equally many key heads, or if equally many ranks share each. */
 static bool divides_keys(const struct sw_attention_attrs *a, int64_t ranks)
 {
-    return a->kv_heads % ranks == 0 || (!a->packed && ranks % a->kv_heads == 0);
+    return a->kv_heads % ranks == 0 || ranks % a->kv_heads == 0;
 }
 
 static sw_status check_key_heads(const struct sw_graph *g, const struct sw_op *op, int64_t ranks)
@@ -39,10 +36,9 @@ static sw_status check_key_heads(const struct sw_graph *g, const struct sw_op *o
     return divides_keys(a, ranks)
                ? SW_OK
                : SW_FAIL(SW_E_CONFIG,
-                         "spillway.mesh.tensor %lld: %s has %lld%s key heads, which the ranks can "
+                         "spillway.mesh.tensor %lld: %s has %lld key heads, which the ranks can "
                          "neither divide nor share equally; sizes that work: %s",
-                         (long long)ranks, g->scopes[op->scope].name, (long long)a->kv_heads,
-                         a->packed ? " packed" : "", list);
+                         (long long)ranks, g->scopes[op->scope].name, (long long)a->kv_heads, list);
 }
 
 static sw_status check_heads(const struct sw_graph *g, const struct sw_op *op,

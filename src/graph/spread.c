@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spread rules: the spread of one input of an op gives those of all operands, by the table of cuts.
-// Two kinds have a rule of their own: attention whose key heads are shared by ranks, and views that
-// take a group of a cut dimension.
+// Some kinds have a rule of their own: attention whose key heads are shared by ranks, views that
+// take a group of a cut dimension, and those of groups that repeat.
 #include <string.h>
 
 #include "graph/spread.h"
@@ -13,20 +13,36 @@ struct sw_spread sw_spread_cut(int dim, int64_t elems, int parts)
                               .split = {.dim = dim, .n_groups = 1, .group = {elems}}};
 }
 
+static int at_least_one(int n)
+{
+    return n > 1 ? n : 1;
+}
+
+int sw_spread_parts(const struct sw_spread *spread, int group)
+{
+    return spread->parts / at_least_one(spread->repeats) / at_least_one(spread->copies[group]);
+}
+
 bool sw_spread_equal(const struct sw_spread *a, const struct sw_spread *b)
 {
-    return a->kind == b->kind &&
-           (a->kind != SW_SPREAD_CUT ||
-            (a->parts == b->parts && a->split.dim == b->split.dim &&
-             a->split.n_groups == b->split.n_groups &&
-             memcmp(a->split.group, b->split.group,
-                    (size_t)a->split.n_groups * sizeof *a->split.group) == 0));
+    bool equal = a->kind == b->kind;
+    if (a->kind != SW_SPREAD_CUT || !equal) {
+        return equal;
+    }
+    equal = a->parts == b->parts && a->split.dim == b->split.dim &&
+            a->split.n_groups == b->split.n_groups && a->is_nested == b->is_nested &&
+            at_least_one(a->repeats) == at_least_one(b->repeats);
+    for (int i = 0; i < a->split.n_groups && equal; i++) {
+        equal = a->split.group[i] == b->split.group[i] &&
+                at_least_one(a->copies[i]) == at_least_one(b->copies[i]);
+    }
+    return equal;
 }
 
 bool sw_spread_is_even(const struct sw_spread *spread)
 {
     for (int i = 0; i < spread->split.n_groups; i++) {
-        if (spread->split.group[i] % spread->parts != 0) {
+        if (spread->split.group[i] % sw_spread_parts(spread, i) != 0) {
             return false;
         }
     }
@@ -37,9 +53,11 @@ struct sw_shape sw_spread_shape(const struct sw_spread *spread, const struct sw_
 {
     struct sw_shape shape = *whole;
     if (spread->kind == SW_SPREAD_CUT) {
-        shape.dims[spread->split.dim] = 0;
+        int64_t *along = &shape.dims[spread->split.dim + spread->is_nested];
+        shape.dims[spread->split.dim] = 1; /* of the repeats, if they are a dimension */
+        *along = 0;
         for (int i = 0; i < spread->split.n_groups; i++) {
-            shape.dims[spread->split.dim] += sw_ceil_div(spread->split.group[i], spread->parts);
+            *along += sw_ceil_div(spread->split.group[i], sw_spread_parts(spread, i));
         }
     }
     return shape;
@@ -68,7 +86,7 @@ static bool fits(const struct sw_op_desc *desc, const struct sw_cut *cut, int le
         return same;
     }
     for (int i = 0; i < split->n_groups; i++) {
-        *is_padded = *is_padded || split->group[i] % (of->per[0] * spread->parts) != 0;
+        *is_padded = *is_padded || split->group[i] % (of->per[0] * sw_spread_parts(spread, i)) != 0;
     }
     if (!*is_padded) {
         return true;
@@ -155,9 +173,24 @@ static bool part_by_cut(const struct sw_op_desc *desc, int lead, const struct sw
 
 /* ---- rows with a rule of their own ---- */
 
-/* Fewer key heads than ranks: each rank has query heads of one key head. */
-static bool part_of_shared_heads(const struct sw_op_desc *desc, const struct sw_ranks *ranks,
-                                 struct sw_op_part *out)
+/* Equal parts of one dimension; one part is a copy on each rank. */
+static struct sw_spread cut_or_copied(int dim, int64_t elems, int parts)
+{
+    return parts == 1 ? sw_spread_of(SW_SPREAD_COPIED) : sw_spread_cut(dim, elems, parts);
+}
+
+/* Packed queries, keys and values of which each rank has one key head. */
+static bool packs_shared_heads(const struct sw_attention_attrs *attrs, const struct sw_spread *qkv,
+                               int ranks)
+{
+    return qkv->split.n_groups == SW_CUT_SECTIONS && sw_spread_parts(qkv, 0) == ranks &&
+           sw_spread_parts(qkv, 1) == attrs->kv_heads && sw_spread_parts(qkv, 2) == attrs->kv_heads;
+}
+
+/* Fewer key heads than ranks: each rank has query heads of one key head. lead: spread of the input
+ * that is cut; if q, k and v are packed, theirs */
+static bool part_of_shared_heads(const struct sw_op_desc *desc, const struct sw_spread *lead,
+                                 const struct sw_ranks *ranks, struct sw_op_part *out)
 {
     struct sw_attention_attrs *attrs = &out->op.attrs.attention;
     struct sw_op each = *desc->op;
@@ -167,18 +200,40 @@ static bool part_of_shared_heads(const struct sw_op_desc *desc, const struct sw_
     each.attrs.attention.kv_heads = attrs->heads; /* the other operands are cut by query heads */
     as_many.op = &each;
     const struct sw_spread q = sw_spread_cut(dim, desc->in[0].shape.dims[dim], ranks->n);
-    if (attrs->packed || attrs->heads % ranks->n != 0 || ranks->n % kv != 0 ||
+    if (attrs->heads % ranks->n != 0 || ranks->n % kv != 0 ||
+        (attrs->packed && !packs_shared_heads(attrs, lead, ranks->n)) ||
         !sw_op_cut(&as_many, 0, dim, &cut) || !spread_all(desc, &cut, 0, &q, out)) {
         return false;
     }
-    for (int k = 1; k <= 2; k++) {
-        out->in[k] = kv == 1 ? sw_spread_of(SW_SPREAD_COPIED)
-                             : sw_spread_cut(dim, desc->in[k].shape.dims[dim], kv);
+    if (attrs->packed) {
+        out->in[0] = *lead;
+    }
+    for (int k = 1; k <= 2 && !attrs->packed; k++) {
+        out->in[k] = cut_or_copied(dim, desc->in[k].shape.dims[dim], kv);
     }
     attrs->heads /= ranks->n;
     attrs->kv_heads = 1;
     attrs->first_head = attrs->heads * ranks->me;
     return true;
+}
+
+/* The spread of one group. Of groups that repeat, a group that the ranks of a repeat divide keeps
+ * its two dimensions. */
+static struct sw_spread spread_of_group(const struct sw_spread *spread, int group, int dim)
+{
+    const int64_t n = spread->split.group[group];
+    const int parts = sw_spread_parts(spread, group);
+    struct sw_spread out = *spread;
+    if (!spread->is_nested) {
+        return cut_or_copied(dim, n, parts);
+    }
+    if (parts == 1) {
+        return sw_spread_cut(spread->split.dim, spread->repeats, spread->repeats);
+    }
+    out.split.n_groups = 1;
+    out.split.group[0] = n;
+    out.copies[0] = spread->copies[group];
+    return out;
 }
 
 /* A slice that is one of the groups of a cut dimension. */
@@ -187,21 +242,51 @@ static bool part_of_group(const struct sw_op_desc *desc, const struct sw_spread 
 {
     struct sw_view_attrs *attrs = &out->op.attrs.view;
     int64_t start = 0, here = 0;
-    if (attrs->kind != SW_VIEW_SLICE || attrs->dim != spread->split.dim) {
+    if (attrs->kind != SW_VIEW_SLICE || attrs->dim != spread->split.dim + spread->is_nested ||
+        (spread->repeats > 1 && !spread->is_nested)) {
         return false;
     }
     for (int i = 0; i < spread->split.n_groups; i++) {
         const int64_t n = spread->split.group[i];
         if (start == attrs->start && n == desc->out[0].shape.dims[attrs->dim]) {
             out->in[0] = *spread;
-            out->out[0] = sw_spread_cut(attrs->dim, n, spread->parts);
+            out->out[0] = spread_of_group(spread, i, attrs->dim);
             attrs->start = here;
             return true;
         }
         start += n;
-        here += sw_ceil_div(n, spread->parts);
+        here += sw_ceil_div(n, sw_spread_parts(spread, i));
     }
     return false;
+}
+
+static bool same_dims(const struct sw_shape *a, const struct sw_shape *b, int n)
+{
+    return memcmp(a->dims, b->dims, (size_t)n * sizeof *a->dims) == 0;
+}
+
+/* Groups that repeat: a reshape gives the repeats a dimension of their own, and another one joins
+ * it with the only group that is left, whose parts are then those of one dimension. */
+static bool part_of_repeats(const struct sw_op_desc *desc, const struct sw_spread *spread,
+                            struct sw_op_part *out)
+{
+    const struct sw_shape *from = &desc->in[0].shape, *to = &desc->out[0].shape;
+    const int dim = spread->split.dim;
+    const bool reshapes = desc->op->kind == SW_OP_VIEW &&
+                          desc->op->attrs.view.kind == SW_VIEW_RESHAPE && to->rank > dim &&
+                          same_dims(from, to, dim);
+    out->in[0] = out->out[0] = *spread;
+    if (desc->op->kind == SW_OP_CONTIGUOUS) {
+        return true;
+    }
+    if (!spread->is_nested) {
+        out->out[0].is_nested = true;
+        return reshapes && from->rank == dim + 1 && to->rank == dim + 2 &&
+               to->dims[dim] == spread->repeats;
+    }
+    out->out[0] = sw_spread_cut(dim, to->dims[dim], spread->parts);
+    return reshapes && spread->split.n_groups == 1 && spread->copies[0] <= 1 &&
+           sw_spread_is_even(&out->out[0]);
 }
 
 bool sw_op_part(const struct sw_op_desc *desc, int lead, const struct sw_spread *cut,
@@ -217,10 +302,13 @@ bool sw_op_part(const struct sw_op_desc *desc, int lead, const struct sw_spread 
     out->op = op;
     if (op.kind == SW_OP_ATTENTION && !cut->is_rows &&
         op.attrs.attention.kv_heads % ranks->n != 0) {
-        return part_of_shared_heads(&whole, ranks, out);
+        return part_of_shared_heads(&whole, cut, ranks, out);
     }
     if (op.kind == SW_OP_VIEW && part_of_group(&whole, cut, out)) {
         return true;
+    }
+    if (cut->is_nested || (cut->repeats > 1 && op.kind == SW_OP_VIEW)) {
+        return part_of_repeats(&whole, cut, out);
     }
     return part_by_cut(&whole, lead, cut, ranks, out);
 }

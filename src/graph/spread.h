@@ -6,12 +6,16 @@
 #include "graph/private.h"
 
 /* How the ranks have a value. CUT: along split.dim, each group in `parts` equal parts; a last part
- * that is too short is padded. With fewer parts than ranks, consecutive ranks have the same one. */
+ * that is too short is padded. With fewer parts than ranks, consecutive ranks have the same one.
+ * Groups that repeat: parts / repeats consecutive ranks divide those of each repeat. */
 struct sw_spread {
     enum sw_spread_kind kind;
     bool is_rows; /* CUT: of a sequence-parallel region */
     int parts;
     struct sw_tensor_split split;
+    int copies[SW_SPLIT_MAX_GROUPS]; /* of each part of a group; 0 counts as 1 */
+    int repeats;                     /* 0 counts as 1 */
+    bool is_nested;                  /* split.dim has the repeats, the next one the groups */
 };
 
 /* An op as this rank computes it. */
@@ -27,6 +31,8 @@ static inline struct sw_spread sw_spread_of(enum sw_spread_kind kind)
 /* Equal parts of one dimension. */
 struct sw_spread sw_spread_cut(int dim, int64_t elems, int parts);
 bool sw_spread_equal(const struct sw_spread *a, const struct sw_spread *b);
+/* Number of different parts of a group, or of it in one repeat. */
+int sw_spread_parts(const struct sw_spread *spread, int group);
 /* True if all parts of all groups have equally many elements. */
 bool sw_spread_is_even(const struct sw_spread *spread);
 /* The shape of a part. */

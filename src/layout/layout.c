@@ -8,8 +8,10 @@
 
 /* ---- the tensor axis ---- */
 
-struct span { /* a range along the split dimension; the part has room for `room` steps */
-    int64_t start, n, room;
+/* The share that this rank has of a group, along the split dimension. */
+struct span {
+    int64_t start, n, room; /* in the whole; the part has room for `room` steps */
+    bool is_first;          /* no earlier rank holds it */
 };
 
 static bool is_split(const struct sw_layout *layout)
@@ -17,42 +19,75 @@ static bool is_split(const struct sw_layout *layout)
     return layout->split.n_groups > 0 && layout->tensor.size > 1;
 }
 
-int sw_split_sharing(const struct sw_tensor_split *split, int ranks)
+static int64_t length_of(const struct sw_layout *layout)
 {
-    const int64_t units = sw_ceil_div(split->group[0], sw_max_i64(split->unit, 1));
-    return split->n_groups == 1 && units > 0 && units < ranks && ranks % units == 0
-               ? ranks / (int)units
-               : 1;
+    return layout->whole.dims[layout->split.dim];
 }
 
-static int sharing(const struct sw_layout *layout)
+static struct sw_tensor_split split_of(const struct sw_layout *layout)
 {
-    return sw_split_sharing(&layout->split, layout->tensor.size);
+    return sw_split_over(&layout->split, length_of(layout), layout->tensor.size);
 }
 
-/* This rank's share of a group. Ranks have equally many units; only the last ones may have fewer.
- * If a unit is 0, these have room for as many. */
-static struct span share_of(const struct sw_layout *layout, int group)
+/* Number of ranks that divide the groups of a repeat, and so each group. */
+static int dividers(const struct sw_layout *layout, const struct sw_tensor_split *split)
 {
-    const int64_t n = layout->split.group[group];
-    const int64_t unit = sw_max_i64(layout->split.unit, 1);
-    const int share = sharing(layout), parts = layout->tensor.size / share;
+    return layout->tensor.size / (int)sw_split_repeats(split, length_of(layout));
+}
+
+/* Ranks have equally many units; only the last ones may have fewer. If a unit is 0, these have room
+ * for as many. */
+static struct span span_of(const struct sw_layout *layout, const struct sw_tensor_split *split,
+                           int group)
+{
+    const int64_t n = split->group[group], unit = sw_max_i64(split->unit, 1);
+    const int ranks = dividers(layout, split), me = layout->tensor.rank % ranks;
+    const int share = sw_split_sharing(split, group, ranks), parts = ranks / share;
     const int64_t each = sw_ceil_div(sw_ceil_div(n, unit), parts) * unit;
-    const int64_t start = sw_min_i64(each * (layout->tensor.rank / share), n);
+    const int64_t start = sw_min_i64(each * (me / share), n);
     const int64_t held = sw_min_i64(each, n - start);
-    return (struct span){start, held, layout->split.unit == 0 ? each : held};
+    int64_t first =
+        layout->tensor.rank / ranks * (length_of(layout) / (layout->tensor.size / ranks));
+    for (int g = 0; g < group; g++) {
+        first += split->group[g];
+    }
+    return (struct span){first + start, held, split->unit == 0 ? each : held, me % share == 0};
 }
 
 struct sw_shape sw_layout_part(const struct sw_layout *layout)
 {
     struct sw_shape part = layout->whole;
     if (is_split(layout)) {
-        part.dims[layout->split.dim] = 0;
-        for (int g = 0; g < layout->split.n_groups; g++) {
-            part.dims[layout->split.dim] += share_of(layout, g).room;
+        const struct sw_tensor_split split = split_of(layout);
+        part.dims[split.dim] = 0;
+        for (int g = 0; g < split.n_groups; g++) {
+            part.dims[split.dim] += span_of(layout, &split, g).room;
         }
     }
     return part;
+}
+
+int sw_layout_parts(const struct sw_layout *layout)
+{
+    int64_t common = layout->tensor.size;
+    if (!is_split(layout)) {
+        return 1;
+    }
+    const struct sw_tensor_split split = split_of(layout);
+    for (int g = 0; g < split.n_groups; g++) {
+        common = sw_common_divisor(common, sw_split_sharing(&split, g, dividers(layout, &split)));
+    }
+    return layout->tensor.size / (int)common;
+}
+
+bool sw_layout_shares(const struct sw_layout *layout, int n)
+{
+    const struct sw_tensor_split split = is_split(layout) ? split_of(layout) : layout->split;
+    bool shares = false;
+    for (int g = 0; g < split.n_groups && is_split(layout); g++) {
+        shares = shares || sw_split_sharing(&split, g, dividers(layout, &split)) == n;
+    }
+    return shares;
 }
 
 /* Number of elements per step along the split dimension. */
@@ -65,8 +100,27 @@ static int64_t inner_elems(const struct sw_layout *layout)
     return n;
 }
 
-/* Index in the whole of element `at` of the part, -1 = padding; out_n: elements from there on that
- * are contiguous in both, or padding. */
+int64_t sw_layout_counted(const struct sw_layout *layout)
+{
+    const struct sw_shape part = sw_layout_part(layout);
+    int64_t steps = 0;
+    if (!is_split(layout)) {
+        return layout->tensor.rank == 0 ? sw_shape_elems(&part) : 0;
+    }
+    const struct sw_tensor_split split = split_of(layout);
+    int g = 0;
+    for (; g < split.n_groups && span_of(layout, &split, g).is_first; g++) {
+        steps += span_of(layout, &split, g).room;
+    }
+    if (g == split.n_groups) {
+        return sw_shape_elems(&part);
+    }
+    SW_ASSERT(g == 0 || split.dim == 0);
+    return steps * inner_elems(layout);
+}
+
+/* Index in the whole of element `at` of the part, -1 = padding, or another rank owns it; out_n:
+ * elements from there on that are contiguous in both, or for which it is -1. */
 static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out_n)
 {
     const struct sw_layout *layout = iter->layout;
@@ -74,24 +128,22 @@ static int64_t to_whole(const struct sw_run_iter *iter, int64_t at, int64_t *out
         *out_n = iter->part_elems - at;
         return at;
     }
-    const int dim = layout->split.dim;
-    const int64_t inner = inner_elems(layout), row = iter->part.dims[dim] * inner;
+    const struct sw_tensor_split split = split_of(layout);
+    const int64_t inner = inner_elems(layout), row = iter->part.dims[split.dim] * inner;
     const int64_t rest = at % row, step = rest / inner;
-    int64_t here = 0, there = 0; /* start of a group in the part, and in the whole */
+    int64_t here = 0; /* start of a group in the part */
     int g = 0;
-    struct span share = share_of(layout, 0);
-    while (step >= here + share.room) {
-        here += share.room;
-        there += layout->split.group[g];
-        share = share_of(layout, ++g);
+    struct span span = span_of(layout, &split, 0);
+    while (step >= here + span.room) {
+        here += span.room;
+        span = span_of(layout, &split, ++g);
     }
-    if (step >= here + share.n) {
-        *out_n = (here + share.room) * inner - rest;
+    if (step >= here + span.n || (iter->is_owned && !span.is_first)) {
+        *out_n = (here + span.room) * inner - rest;
         return -1;
     }
-    *out_n = (here + share.n) * inner - rest;
-    const int64_t index = there + share.start + step - here;
-    return (at / row * layout->whole.dims[dim] + index) * inner + rest % inner;
+    *out_n = (here + span.n) * inner - rest;
+    return (at / row * length_of(layout) + span.start + step - here) * inner + rest % inner;
 }
 
 /* The inverse; -1 = another rank has it. */
@@ -101,18 +153,18 @@ static int64_t to_part(const struct sw_run_iter *iter, int64_t element)
     if (!is_split(layout)) {
         return element;
     }
-    const int dim = layout->split.dim;
-    const int64_t inner = inner_elems(layout), row = layout->whole.dims[dim] * inner;
+    const struct sw_tensor_split split = split_of(layout);
+    const int64_t inner = inner_elems(layout), row = length_of(layout) * inner;
     const int64_t rest = element % row, index = rest / inner;
-    int64_t here = 0, there = 0;
-    for (int g = 0; g < layout->split.n_groups; g++) {
-        const struct span share = share_of(layout, g);
-        const int64_t step = index - there - share.start;
-        if (step >= 0 && step < share.n) {
-            return (element / row * iter->part.dims[dim] + here + step) * inner + rest % inner;
+    int64_t here = 0;
+    for (int g = 0; g < split.n_groups; g++) {
+        const struct span span = span_of(layout, &split, g);
+        const int64_t step = index - span.start;
+        if (step >= 0 && step < span.n) {
+            return (element / row * iter->part.dims[split.dim] + here + step) * inner +
+                   rest % inner;
         }
-        here += share.room;
-        there += layout->split.group[g];
+        here += span.room;
     }
     return -1;
 }
@@ -222,7 +274,7 @@ struct sw_layout sw_layout_per(const struct sw_layout *layout, int64_t n)
     struct sw_layout out = *layout;
     const struct sw_shape part = sw_layout_part(layout);
     const int64_t here = sw_ceil_div(sw_shape_elems(&part), n);
-    const int64_t parts = is_split(layout) ? layout->tensor.size / sharing(layout) : 1;
+    const int64_t parts = sw_layout_parts(layout);
     out.whole = SW_SHAPE(here * parts);
     out.split = (struct sw_tensor_split){0};
     if (is_split(layout)) {
@@ -287,9 +339,9 @@ static void enter(struct sw_run_iter *iter, int64_t tile)
 static void begin(const struct sw_layout *layout, bool is_owned, struct sw_run_iter *iter)
 {
     *iter = (struct sw_run_iter){.layout = layout, .is_owned = is_owned, .to = INT64_MAX};
-    const int copies = is_split(layout) ? sharing(layout) : (int)sw_max_i64(layout->tensor.size, 1);
+    const bool is_whole = !is_split(layout);
     if (layout->is_absent ||
-        (is_owned && (layout->copy.rank > 0 || layout->tensor.rank % copies > 0))) {
+        (is_owned && (layout->copy.rank > 0 || (is_whole && layout->tensor.rank > 0)))) {
         return; /* there are no runs */
     }
     iter->part = sw_layout_part(layout);
@@ -341,7 +393,7 @@ static bool next(struct sw_run_iter *iter, struct sw_run *out)
             enter(iter, iter->tile + 1);
         }
         run = (struct sw_run){.here = iter->here, .first = to_whole(iter, iter->at, &n)};
-        if (run.first < 0) { /* padding */
+        if (run.first < 0) { /* padding, or another rank's */
             n = sw_min_i64(n, iter->end - iter->at);
             iter->at += n;
             iter->here += n;

@@ -142,14 +142,18 @@ struct sw_run {
  * shards have this length; padding follows the last element. */
 int64_t sw_slice_elems(int64_t elems, int ranks, int64_t run);
 
-/* Number of consecutive ranks that hold the same part: more than one if a split has a single group
- * with fewer units than ranks, and these are a multiple. */
-int sw_split_sharing(const struct sw_tensor_split *split, int ranks);
 /* Shape of this rank's part: along split.dim it is the sum of its shares of the groups. If the unit
- * is 0, all ranks have parts of one shape, and what the last ones lack is padding. If a single
- * group has fewer units than ranks, and the ranks are a multiple, consecutive ranks hold the same
- * part. */
+ * is 0, all ranks have parts of one shape, and what the last ones lack is padding. If a group has
+ * fewer units than ranks, and the ranks are a multiple, consecutive ranks hold the same share. */
 struct sw_shape sw_layout_part(const struct sw_layout *layout);
+/* Number of different parts that the ranks of the tensor axis hold; 1 = all have the whole. */
+int sw_layout_parts(const struct sw_layout *layout);
+/* True if n consecutive ranks of the tensor axis hold the same share of some group. */
+bool sw_layout_shares(const struct sw_layout *layout, int n);
+/* Number of elements of the part, its first ones, that no earlier rank of the tensor axis holds: a
+ * sum over the ranks has each element once. Shared groups must follow the others, along dimension
+ * 0, unless all are shared. */
+int64_t sw_layout_counted(const struct sw_layout *layout);
 /* Number of elements that memory has room for, including padding of shards. 0 if absent. */
 int64_t sw_layout_elems(const struct sw_layout *layout);
 /* Number of elements of the whole tensor that this rank holds, without padding. */

@@ -215,11 +215,10 @@ static sw_value joint(struct build *b, sw_value x)
     const int64_t q = s->heads * s->head_width, kv = s->kv_heads * s->head_width;
     struct sw_linear_spec spec =
         linear_of(b, b->m->super.width, q + 2 * kv, s->qkv_bias, s->init_range);
-    if (s->qkv == SW_QKV_PACKED) {
-        spec.groups[0] = q;
-        spec.groups[1] = spec.groups[2] = kv;
-    }
-    spec.columns = s->qkv == SW_QKV_PACKED ? s->head_width : (q + 2 * kv) / s->kv_heads;
+    const int64_t repeats = s->qkv == SW_QKV_PACKED ? 1 : s->kv_heads;
+    spec.groups[0] = q / repeats;
+    spec.groups[1] = spec.groups[2] = kv / repeats;
+    spec.columns = s->head_width;
     return sw_nn_linear(b->g, sw_name_in_layer(&b->names, b->m->names.qkv), x, &spec);
 }
 

@@ -15,8 +15,8 @@ struct sw_linear_spec {
     /* Ranks of the tensor axis have runs of outputs (a product that begins a branch), or of inputs
      * (one that ends it), in multiples of so many; 0 = each rank has all. */
     int64_t columns, rows;
-    /* columns: of two or three packed products, such as queries, keys and values, each is split.
-     * 0 = one group */
+    /* columns: of two or three packed products, such as queries, keys and values, each is split; if
+     * they are shorter than `out`, they repeat (struct sw_tensor_split). 0 = one group */
     int64_t groups[3];
 };
 /* Splits the parameters of a layer, or of its adapter, to match: dim_out and dim_in are their

@@ -72,6 +72,15 @@ void sw_ir_forget_where(struct sw_ir *ir)
     ir->where = NULL;
 }
 
+/* Number of elements that another rank counts, among n of a part from `first` on. If several ranks
+ * hold all of the part, both norms count it as often, and their ratio stays. */
+static int64_t shared_elems(const struct sw_ir *ir, sw_value param, int64_t first, int64_t n)
+{
+    const int me = ir->params.is_cut ? ir->groups[ir->params.group].me : 0;
+    const int64_t counted = sw_ir_counted(ir, param, me);
+    return counted == 0 ? 0 : n - sw_min_i64(sw_max_i64(counted - first, 0), n);
+}
+
 struct sw_update_op_attrs sw_ir_update_attrs(const struct sw_ir *ir,
                                              const struct sw_ir_detail *detail)
 {
@@ -86,11 +95,15 @@ struct sw_update_op_attrs sw_ir_update_attrs(const struct sw_ir *ir,
     if (reach != SW_REACH_ELEMENT || update->moments == SW_MOMENTS_8BIT) {
         out.n_elems = sw_layout_held(layout);
     }
+    const int64_t tile = param->param_facts.is_tiled
+                             ? sw_layout_tile_first(&param->form->layout, target->base_offset)
+                             : 0;
+    const int64_t origin = tile + sw_layout_first(layout);
     if (is_placed || update->moments == SW_MOMENTS_BF16) {
-        const int64_t tile = param->param_facts.is_tiled
-                                 ? sw_layout_tile_first(&param->form->layout, target->base_offset)
-                                 : 0;
-        out.origin = tile + sw_layout_first(layout);
+        out.origin = origin;
+    }
+    if (reach == SW_REACH_NORMS) {
+        out.n_shared = shared_elems(ir, update->param, origin, out.n_elems);
     }
     if (reach == SW_REACH_LINES) {
         out.slice = layout->is_sliced ? layout->data.rank : 0;

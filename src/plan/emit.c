@@ -326,6 +326,24 @@ static struct sw_update_attrs rule_of(const struct sw_ir *ir, const struct sw_up
     return out;
 }
 
+/* Fails if runs of 8-bit codes have both what a rank has alone and what it shares: their scales,
+ * and so the shared values, would differ by rank. */
+static void check_runs(struct sw_ir *ir, sw_value param, const struct sw_update_state *states,
+                       int n_states)
+{
+    const int last = ir->params.is_cut ? ir->groups[ir->params.group].n - 1 : 0;
+    const int64_t counted = sw_ir_counted(ir, param, last);
+    for (int i = 0; i < n_states && counted < INT64_MAX && counted % SW_CODE_RUN != 0; i++) {
+        if (states[i].dtype == SW_U8) {
+            sw_ir_fail(ir, SW_E_UNSUP,
+                       "%s: 8-bit moments with key heads that ranks of the tensor axis share; "
+                       "wanted a multiple of %d elements before them, got %lld",
+                       ir->values[param].name, SW_CODE_RUN, (long long)counted);
+            return;
+        }
+    }
+}
+
 /* Lists target, states and streams as inputs of an update, and makes its detail. Returns the number
  * of inputs, or -1 after a failure. */
 static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
@@ -345,6 +363,7 @@ static int list_inputs(struct sw_ir *ir, const struct sw_plan_options *options, 
     struct sw_update_state states[SW_UPDATE_MAX_STATES];
     const struct sw_update_rule its = sw_update_rule_of(rule, info.name, all.rank);
     const int n_states = sw_update_states(&its, info.dtype, &all, states);
+    check_runs(ir, param, states, n_states);
     struct sw_ir_detail made = {.update = {param, target, rule->moments}};
     made.attrs.update.rule = rule_of(ir, rule, param, &its, n_states);
     if (rule->moments == SW_MOMENTS_BF16) {

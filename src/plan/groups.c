@@ -41,13 +41,18 @@ static void add_axes(struct list *list, unsigned axes)
     add(list, &group);
 }
 
-/* True if some parameter has a part that n ranks of the tensor axis hold. */
+/* True if n ranks of the tensor axis hold the same elements of some parameter. */
 static bool is_shared(const struct sw_program_spec *specs, int n_specs, int ranks, int n)
 {
     for (int i = 0; i < n_specs; i++) {
         const struct sw_graph *g = specs[i].graph;
         for (int32_t k = 0; k < g->n_parts; k++) {
-            if (!g->parts[k].of_experts && sw_split_sharing(&g->parts[k].split, ranks) == n) {
+            if (g->parts[k].of_experts) {
+                continue;
+            }
+            const struct sw_layout layout = {
+                .whole = g->parts[k].whole, .split = g->parts[k].split, .tensor.size = ranks};
+            if (sw_layout_shares(&layout, n)) {
                 return true;
             }
         }

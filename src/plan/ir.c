@@ -246,6 +246,30 @@ const struct sw_param_part *sw_ir_param_split(const struct sw_ir *ir, sw_value p
     return find_split(ir, param, ir->params.n_splits);
 }
 
+int64_t sw_ir_counted(const struct sw_ir *ir, sw_value param, int rank)
+{
+    const struct sw_param_part *part = sw_ir_param_part(ir, param);
+    if (!ir->params.is_cut || !part || part->of_experts) {
+        return !ir->params.is_cut || rank == 0 ? INT64_MAX : 0; /* each has all of it */
+    }
+    const struct sw_layout layout = {.whole = part->whole,
+                                     .split = part->split,
+                                     .tensor = {rank, ir->groups[ir->params.group].n}};
+    const struct sw_shape shape = sw_layout_part(&layout);
+    const int64_t counted = sw_layout_counted(&layout);
+    return counted == sw_shape_elems(&shape) ? INT64_MAX : counted;
+}
+
+int64_t sw_ir_origin(const struct sw_ir *ir, sw_value param, sw_value v)
+{
+    const sw_value root = sw_ir_root(ir, param);
+    const int64_t tile =
+        sw_ir_is_part(ir, param)
+            ? sw_layout_tile_first(&ir->values[root].form->layout, ir->values[param].base_offset)
+            : 0;
+    return tile + sw_layout_first(&ir->values[v].form->layout);
+}
+
 /* ---- values ---- */
 
 size_t sw_ir_bytes(const struct sw_ir_value *value)

@@ -285,6 +285,11 @@ void sw_ir_fail(struct sw_ir *ir, sw_status code, const char *fmt, ...) SW_PRINT
 const struct sw_param_part *sw_ir_param_part(const struct sw_ir *ir, sw_value param);
 /* The same, also if it would cut the parameter on more ranks than there are here. */
 const struct sw_param_part *sw_ir_param_split(const struct sw_ir *ir, sw_value param);
+/* Number of elements of a parameter's part, its first ones, that `rank` of the tensor axis counts
+ * in sums over all ranks; INT64_MAX = all. Of ranks that hold the same, the first counts. */
+int64_t sw_ir_counted(const struct sw_ir *ir, sw_value param, int rank);
+/* Place in the part of a parameter of the first element of v, a shard of it or of its tile. */
+int64_t sw_ir_origin(const struct sw_ir *ir, sw_value param, sw_value v);
 
 /* ---- copies.c: parameters that several stages of a pipeline have ---- */
 

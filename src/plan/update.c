@@ -446,9 +446,10 @@ static void exchange_sums(struct sw_ir *ir, const struct sw_plan_options *option
     }
 }
 
-/* Adds the gradient streams of a parameter to the statistics. Returns their next version. */
+/* Adds the gradient streams of a parameter to the statistics. Returns their next version. counted:
+ * elements that count, the first ones; 0 = all */
 static sw_value add_stats(struct sw_ir *ir, const struct sw_plan_options *options, sw_value stats,
-                          const struct feed *feed)
+                          const struct feed *feed, int64_t counted)
 {
     sw_value in[SW_MAX_INPUTS];
     int n_in = 0;
@@ -464,7 +465,7 @@ static sw_value add_stats(struct sw_ir *ir, const struct sw_plan_options *option
             in[n_in++] = index;
         }
     }
-    const struct sw_attrs attrs = {.stats = {.overflow_skips = options->fp16}};
+    const struct sw_attrs attrs = {.stats = {.overflow_skips = options->fp16, .counted = counted}};
     return sw_ir_add_out_in_place(ir, sw_ir_add_op(ir, SW_OP_GRAD_STATS, in, n_in, &attrs), stats);
 }
 
@@ -532,23 +533,24 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
     return n_feeds;
 }
 
-/* True if the gradient of a parameter counts on this rank. Where ranks have parts of some
- * parameters, each of them has all of the others. Of ranks that hold the same, the first counts.
- * So does the first one of several stages. */
-static bool counts(const struct sw_ir *ir, sw_value param)
+/* Adds to the statistics what counts on this rank of a parameter's gradient. Where ranks have parts
+ * of some parameters, each of them has all of the others. Of ranks that hold the same, the first
+ * counts. So does the first one of several stages. */
+static sw_value add_counted(struct sw_ir *ir, const struct sw_plan_options *options, sw_value stats,
+                            const struct feed *feed)
 {
     int n;
-    const struct sw_ir_holder *holders = sw_ir_holders(ir, param, &n);
+    const struct sw_ir_holder *holders = sw_ir_holders(ir, feed->param, &n);
     if (n > 1 && holders[0].stage != ir->groups[ir->params.pipe].me) {
-        return false;
+        return stats;
     }
-    if (!ir->params.is_cut) {
-        return true;
+    const int me = ir->params.is_cut ? ir->groups[ir->params.group].me : 0;
+    const int64_t counted = sw_ir_counted(ir, feed->param, me);
+    if (counted == INT64_MAX || ir->failure.status < 0) {
+        return add_stats(ir, options, stats, feed, 0);
     }
-    const struct sw_group *ranks = &ir->groups[ir->params.group];
-    const struct sw_param_part *part = sw_ir_param_part(ir, param);
-    const bool is_cut = part && !part->of_experts;
-    return ranks->me % (is_cut ? sw_split_sharing(&part->split, ranks->n) : ranks->n) == 0;
+    const int64_t here = counted - sw_ir_origin(ir, feed->param, feed->streams[0]);
+    return here > 0 ? add_stats(ir, options, stats, feed, here) : stats;
 }
 
 /* Merges the statistics of the ranks along the axes; there may be one rank only. */
@@ -591,7 +593,7 @@ static void update_all(struct sw_ir *ir, const struct sw_plan_options *options, 
     for (int i = 0; i < n_feeds && ir->failure.status >= 0; i++) {
         feeds[i].ops.update_first = i == 0 ? feeds[0].ops.update_first : ir->n_ops;
         exchange_sums(ir, options, &feeds[i]);
-        stats = counts(ir, feeds[i].param) ? add_stats(ir, options, stats, &feeds[i]) : stats;
+        stats = add_counted(ir, options, stats, &feeds[i]);
         if (is_early(ir, options, &feeds[i])) {
             emit_update(ir, options, &feeds[i]);
         }

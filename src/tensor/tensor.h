@@ -35,6 +35,19 @@ const char *sw_shape_format(const struct sw_shape *shape, char *buf, size_t cap)
  * (gradient norms). A tensor may be cut only between two such runs. */
 enum { SW_SQUARES_RUN = 8 };
 
+/* ---- splits over ranks ---- */
+
+/* Number of times that the groups follow one another along a dimension of that length. */
+int64_t sw_split_repeats(const struct sw_tensor_split *split, int64_t length);
+/* The split as so many ranks have it. Groups that repeat become one group, whose unit is a repeat.
+ * Exception: there are more ranks than repeats, and a multiple of them; then equally many
+ * consecutive ranks divide the groups of each repeat. */
+struct sw_tensor_split sw_split_over(const struct sw_tensor_split *split, int64_t length,
+                                     int ranks);
+/* Number of consecutive ranks that hold the same elements of a group: more than one if it has fewer
+ * units than ranks, and these are a multiple. ranks: those that divide the group */
+int sw_split_sharing(const struct sw_tensor_split *split, int group, int ranks);
+
 /* ---- element conversions: round to nearest, ties to even; NaN becomes quiet NaN ---- */
 
 uint16_t sw_f32_to_bf16(float x);

@@ -429,8 +429,9 @@ static struct coded coded_of(const struct tensors *t, const struct item *item)
 /* Number of parts in which so many ranks of the tensor axis have the codes. */
 static int count_parts(const struct sw_persistent *codes, int ranks)
 {
-    const struct sw_tensor_split *split = &codes->layout.split;
-    return split->n_groups > 0 ? ranks / sw_split_sharing(split, ranks) : 1;
+    const struct sw_layout layout = {
+        .whole = codes->layout.whole, .split = codes->layout.split, .tensor.size = ranks};
+    return sw_layout_parts(&layout);
 }
 
 /* Loads item i. If runs of the checkpoint's parts are others, codes are encoded again, and scales

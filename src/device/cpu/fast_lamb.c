@@ -11,7 +11,7 @@ struct job {
     struct cpu_streams streams;
     struct cpu_update update;
     int64_t *parts; /* [NORM_PARTS, SW_LAMB_WORDS] */
-    int64_t n_elems;
+    int64_t n_elems, n_counted;
 };
 
 enum { NORM_PARTS = 64 }; /* items, each with accumulators of its own in the workspace */
@@ -70,8 +70,9 @@ static void moments_item(void *ctx, int64_t i_part, int i_worker)
         const int64_t n = sw_min_i64(CPU_STREAM_ELEMS, job->n_elems - start);
         const float *sum = sw_cpu_streams_sum(job->vector, &job->streams, start, n, sums);
         job->vector->lamb_moments(&job->update, start, n, sum, w, direction);
-        sw_cpu_add_squares(job->vector, norms, w, n);
-        sw_cpu_add_squares(job->vector, norms + SW_STATS_WORDS, direction, n);
+        const int64_t counted = sw_min_i64(sw_max_i64(job->n_counted - start, 0), n);
+        sw_cpu_add_squares(job->vector, norms, w, counted);
+        sw_cpu_add_squares(job->vector, norms + SW_STATS_WORDS, direction, counted);
     }
 }
 
@@ -81,6 +82,7 @@ static void moments_run(const struct cpu_call *call)
                       .update = sw_cpu_update_of(call),
                       .parts = call->workspace,
                       .n_elems = call->desc->op->attrs.update.n_elems};
+    job.n_counted = job.n_elems - call->desc->op->attrs.update.n_shared;
     sw_cpu_streams_of(&job.streams, call, 1 + job.update.attrs->n_states, job.n_elems);
     sw_pool_run(call->pool, NORM_PARTS, moments_item, &job);
     sw_cpu_lamb_merge(call->out[2], job.parts, NORM_PARTS);

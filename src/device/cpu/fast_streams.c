@@ -212,7 +212,10 @@ static void stats_item(void *ctx, int64_t i_part, int i_worker)
 static void stats_run(const struct cpu_call *call)
 {
     struct job job = {.vector = call->prepared, .call = call};
+    const int64_t counted = call->desc->op->attrs.stats.counted;
     sw_cpu_streams_of(&job.streams, call, 1, -1);
+    job.streams.n_elems =
+        counted > 0 ? sw_min_i64(counted, job.streams.n_elems) : job.streams.n_elems;
     sw_pool_run(call->pool, STATS_PARTS, stats_item, &job);
     int64_t *stats = call->in[0];
     for (int64_t i = 0; i < STATS_PARTS; i++) {

@@ -332,7 +332,8 @@ sw_status sw_gpu_batch_moments(const struct gpu_call *call, enum sw_gpu_type typ
     struct entrant e = {.kind = GPU_LINE_LAMB,
                         .type = type,
                         .kin = {.rule = args->rule},
-                        .is_small = is_small(&args->streams, args->n, SMALL_LAMB_ELEMS),
+                        .is_small = args->n_counted == args->n &&
+                                    is_small(&args->streams, args->n, SMALL_LAMB_ELEMS),
                         .n_blocks = 1};
     struct gpu_line *line;
     drop_norms(&call->batch->line[GPU_LINE_LAMB], call, args->norms);

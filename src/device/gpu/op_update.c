@@ -153,6 +153,8 @@ static sw_status grad_stats(const struct gpu_call *call)
                                        .streams = sw_gpu_streams_of(call, 1, false),
                                        .n = dense_elems(desc, 1),
                                        .overflow_skips = desc->op->attrs.stats.overflow_skips};
+    const int64_t counted = desc->op->attrs.stats.counted;
+    args.n = counted > 0 ? sw_min_i64(counted, args.n) : args.n;
     bool stands;
     SW_TRY(sw_gpu_batch_stats(call, &args, &stands));
     if (stands) {
@@ -341,6 +343,7 @@ static sw_status lamb_moments(const struct gpu_call *call)
         .rule = sw_gpu_rule_of(call),
         .rates = sw_gpu_rates_of(call),
         .n = desc->op->attrs.update.n_elems,
+        .n_counted = desc->op->attrs.update.n_elems - desc->op->attrs.update.n_shared,
         .norms = call->out[2]};
     bool stands;
     SW_TRY(sw_gpu_batch_moments(call, sw_gpu_type_of(desc->in[0].dtype), &args, &stands));

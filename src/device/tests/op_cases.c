@@ -780,7 +780,7 @@ static void make_infinite(struct op_case *c, int i_in, int64_t element, double v
 
 static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 9) {
+    if (variant >= 10) {
         return false;
     }
     case_init(c, SW_OP_GRAD_STATS, "grad_stats %d %s", variant, name_of(dtype));
@@ -788,14 +788,18 @@ static bool grad_stats(struct op_case *c, enum sw_dtype dtype, int variant)
     const int stats = case_in_zero(c, SW_I64, SW_SHAPE(SW_STATS_WORDS));
     sw_exact_add(c->in[stats].view.data, 0.7); /* sum of the parameters before */
     const int64_t rows = variant == 6 ? 8 * PARAM_ROWS : PARAM_ROWS;
-    if (variant != 1 && variant < 7) {
+    const bool has_rows_only = variant == 1 || variant == 7 || variant == 8;
+    if (!has_rows_only) {
         case_in(c, dtype, SW_SHAPE(rows, PARAM_WIDTH), -1, 1);
     }
-    if (variant >= 7) { /* rows of several streams that share runs */
+    if (variant == 7 || variant == 8) { /* rows of several streams that share runs */
         sparse_stream(c, dtype, variant == 7 ? other_rows : no_rows);
     }
-    if (variant >= 1) {
+    if (variant >= 1 && variant < 9) {
         sparse_stream(c, dtype, sparse_rows);
+    }
+    if (variant == 9) { /* another rank counts the last elements */
+        c->op.attrs.stats.counted = rows * PARAM_WIDTH - 3 * SW_SQUARES_RUN - 5;
     }
     if (variant == 3) { /* not finite, so it is counted */
         make_infinite(c, 1, 700, INFINITY);
@@ -1070,7 +1074,7 @@ static bool update(struct op_case *c, enum sw_dtype dtype, int variant)
 
 /* ---- LAMB: more elements than one item of a fast row, and part of one ---- */
 
-enum { LAMB_ROWS = 61, LAMB_PADDING = 300 };
+enum { LAMB_ROWS = 61, LAMB_PADDING = 300, LAMB_SHARED = 1237 };
 
 static const struct sw_update_attrs lamb_attrs[] = {
     {.kind = SW_UPDATE_LAMB, .bias_correction = true, .eps = 1e-6, .max_coeff = 10},
@@ -1085,7 +1089,8 @@ static const struct sw_update_attrs lamb_attrs[] = {
     {.kind = SW_UPDATE_LAMB, .maximize = true, .eps = 1e-6, .min_coeff = 0.01, .max_coeff = 0.02},
 };
 
-/* Variants: the rules above; then the first one with padding, with a non-finite element, and (for
+/* Variants: the rules above; then the first one with padding and elements that another rank
+ * counts, with a non-finite element, and (for
  * LAMB_APPLY) skipped. */
 enum { LAMB_PADDED = SW_LEN(lamb_attrs), LAMB_NOT_FINITE, LAMB_SKIPPED, N_LAMB };
 
@@ -1098,6 +1103,7 @@ static void lamb_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dty
     c->op.attrs.update.rule = lamb_attrs[variant < LAMB_PADDED ? variant : 0];
     c->op.attrs.update.n_elems =
         sw_shape_elems(&shape) - (variant == LAMB_PADDED ? LAMB_PADDING : 0);
+    c->op.attrs.update.n_shared = variant == LAMB_PADDED ? LAMB_SHARED : 0;
     c->scalars[SW_SCALAR_SKIP] = variant == LAMB_SKIPPED;
     param_and_states(c, dtype, shape, shape, 2, false);
 }

@@ -540,6 +540,27 @@ static void test_dropout_names_global_samples(void **state)
 
 /* The sum of squares equals the whole's, and cutting between two runs changes no bit. */
 
+/* If another rank counts the last elements, they add nothing. */
+static void test_grad_stats_of_counted_elements(void **state)
+{
+    struct op_case all, some, r, q;
+    assert_true(op_cases[SW_OP_GRAD_STATS](&all, SW_F32, 9));
+    assert_true(op_cases[SW_OP_GRAD_STATS](&some, SW_F32, 9));
+    const int64_t counted = all.op.attrs.stats.counted;
+    all.op.attrs.stats.counted = 0;
+    for (int64_t e = counted; e < n_elems(&all.in[1]); e++) {
+        assert_true(at(&all.in[1], e) != 0);
+        sw_store_f64(SW_F32, all.in[1].view.data, e, 0);
+    }
+    run(*state, &all, &r);
+    run(*state, &some, &q);
+    assert_memory_equal(r.out[0].view.data, q.out[0].view.data, SW_STATS_WORDS * sizeof(int64_t));
+    case_fini(&all);
+    case_fini(&some);
+    case_fini(&r);
+    case_fini(&q);
+}
+
 /* The sum of squares equals the whole's, and cutting between two runs changes no bit. */
 static void test_grad_stats_of_shards(void **state)
 {
@@ -791,17 +812,19 @@ static void test_lamb_norms(void **state)
         struct op_case r;
         double of_w = 0, of_u = 0;
         run(*state, &c, &r);
+        const int64_t counted = c.op.attrs.update.n_elems - c.op.attrs.update.n_shared;
         for (int64_t e = 0; c.op.n_in == 4 && e < c.op.attrs.update.n_elems;
              e++) { /* one dense stream */
             const double w = at(&c.in[0], e), g = at(&c.in[3], e) * 0.3 * 0.7;
             const double m = 0.9 * at(&c.in[1], e) + 0.1 * g;
             const double v = 0.99 * at(&c.in[2], e) + 0.01 * g * g;
+            const double u = isfinite(g) ? lamb_u(a, w, m, v) : 0;
             if (isfinite(g)) {
                 near(c.name, at(&r.out[0], e), m, 1e-14);
                 near(c.name, at(&r.out[1], e), v, 1e-14);
-                of_u += lamb_u(a, w, m, v) * lamb_u(a, w, m, v);
             }
-            of_w += w * w;
+            of_u += e < counted ? u * u : 0;
+            of_w += e < counted ? w * w : 0;
         }
         const int64_t *norms = r.out[2].view.data;
         if (c.op.n_in == 4) {
@@ -1011,6 +1034,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_linear_ce_gradient),
     cmocka_unit_test(test_dropout_names_global_samples),
     cmocka_unit_test(test_grad_stats_of_shards),
+    cmocka_unit_test(test_grad_stats_of_counted_elements),
     cmocka_unit_test(test_stats_finish),
     cmocka_unit_test(test_embedding_grad_sums_by_id),
     cmocka_unit_test(test_adam),

@@ -10,6 +10,7 @@
 
 #include "device/device.h"
 #include "json/json.h"
+#include "layout/layout.h"
 #include "model/model.h"
 #include "nn/nn.h"
 #include "support/test.h"
@@ -262,24 +263,15 @@ static int64_t index_in_whole(const struct machine *m, int rank, sw_value v, int
     if (m->tensor == 1 || !part) {
         return e;
     }
-    const struct sw_tensor_split *split = &part->split;
-    const struct box b = box_of(&m->g[rank]->values[v].shape, split->dim);
-    const int64_t units = split->group[0] / sw_max_i64(split->unit, 1);
-    const int n = split->n_groups == 1 && units < m->tensor ? (int)units : m->tensor;
-    const int me = rank % m->tensor / (m->tensor / n);
-    int64_t j = e / b.after % b.dim, there = 0;
-    for (int s = 0; s < split->n_groups; s++) {
-        const int64_t each = sw_ceil_div(split->group[s], n);
-        if (j < each) {
-            j += me * each;
-            return j < split->group[s]
-                       ? (e / (b.dim * b.after) * part->whole.dims[split->dim] + there + j) *
-                                 b.after +
-                             e % b.after
-                       : -1;
+    const struct sw_layout layout = {
+        .whole = part->whole, .split = part->split, .tensor = {rank % m->tensor, m->tensor}};
+    struct sw_run_iter iter;
+    struct sw_run run;
+    sw_runs_begin(&layout, &iter);
+    while (sw_runs_next(&iter, &run)) {
+        if (e >= run.here && e < run.here + run.n) {
+            return run.first + e - run.here;
         }
-        j -= each;
-        there += split->group[s];
     }
     return -1;
 }
@@ -618,6 +610,10 @@ static const struct model_case cases[] = {
      .ranks = {4}, .sublayers = 4},
     {"phi3", "{\"model_type\": \"phi3\", " SIZES("12", "4") "}", SPEC, SW_F64, .trains = true,
      .ranks = {2, 4}, .sublayers = 4},
+    {"phi3 with 2 key heads", "{\"model_type\": \"phi3\", " SIZES("12", "2") "}", SPEC, SW_F64,
+     .ranks = {4}, .sublayers = 4},
+    {"phi3 with 1 key head", "{\"model_type\": \"phi3\", " SIZES("12", "1") "}", SPEC, SW_F64,
+     .trains = true, .lora = true, .ranks = {2}},
     {"olmo2", "{\"model_type\": \"olmo2\", " SIZES("12", "4") "}", SPEC, SW_F64, .ranks = {2}},
     {"cohere", "{\"model_type\": \"cohere\", \"use_qk_norm\": true, " SIZES("12", "4") "}", SPEC,
      SW_F64, .trains = true, .ranks = {2, 4}},
@@ -635,6 +631,14 @@ static const struct model_case cases[] = {
      "{\"model_type\": \"falcon\", \"new_decoder_architecture\": true, \"num_kv_heads\": 4, "
      "\"ffn_hidden_size\": 24, " SIZES("12", "12") "}",
      SPEC, SW_F64, .trains = true, .ranks = {2, 4}},
+    {"falcon with 2 groups",
+     "{\"model_type\": \"falcon\", \"new_decoder_architecture\": true, \"num_kv_heads\": 2, "
+     "\"bias\": true, \"ffn_hidden_size\": 24, " SIZES("12", "12") "}",
+     SPEC, SW_F64, .trains = true, .lora = true, .ranks = {6}},
+    {"falcon with slopes and 1 key head",
+     "{\"model_type\": \"falcon\", \"alibi\": true, \"bias\": true, "
+     "\"ffn_hidden_size\": 24, " SIZES("12", "12") "}",
+     SPEC, SW_F64, .trains = true, .ranks = {2}},
     {"falcon with slopes",
      "{\"model_type\": \"falcon\", \"alibi\": true, \"multi_query\": false, \"parallel_attn\": "
      "false, \"ffn_hidden_size\": 24, " SIZES("12", "12") "}",

@@ -24,6 +24,16 @@ static const char shared_json[] =
     "\"max_position_embeddings\":8,\"hidden_size\":12,\"num_hidden_layers\":2,\"head_dim\":4,"
     "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":20}";
 
+#define FEW_HEADS(type)                                                                            \
+    "{\"model_type\":\"" type "\",\"vocab_size\":19,\"max_position_embeddings\":8,"                \
+    "\"hidden_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+static const char packed_json[] =
+    FEW_HEADS("phi3") "\"num_key_value_heads\":2,\"intermediate_size\":20,\"pad_token_id\":0}";
+static const char groups_json[] = FEW_HEADS(
+    "falcon") "\"num_kv_heads\":2,\"new_decoder_architecture\":true,\"ffn_hidden_size\":20}";
+static const char single_json[] =
+    FEW_HEADS("falcon") "\"alibi\":true,\"bias\":true,\"ffn_hidden_size\":20}";
+
 static sw_status open_engine(const struct sliced *job, sw_comm *comm, sw_engine **out)
 {
     char config[1024];
@@ -179,5 +189,11 @@ int sliced_set_up(void **state)
     test_put("config.json", odd_json);
     snprintf(sliced_models.shared, sizeof sliced_models.shared, "%s/shared.json", test_folder());
     test_put("shared.json", shared_json);
+    snprintf(sliced_models.packed, sizeof sliced_models.packed, "%s/packed.json", test_folder());
+    test_put("packed.json", packed_json);
+    snprintf(sliced_models.groups, sizeof sliced_models.groups, "%s/groups.json", test_folder());
+    test_put("groups.json", groups_json);
+    snprintf(sliced_models.single, sizeof sliced_models.single, "%s/single.json", test_folder());
+    test_put("single.json", single_json);
     return 0;
 }

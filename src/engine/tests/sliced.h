@@ -36,6 +36,9 @@ struct sliced {
 struct sliced_models {
     char odd[96];    /* gpt2: heads and inner width divide by 4 ranks, the vocabulary does not */
     char shared[96]; /* qwen3: 4 ranks share 2 key heads */
+    char packed[96]; /* phi3: the same, and q, k and v are packed */
+    char groups[96]; /* falcon: the same, and each key head is packed with its queries */
+    char single[96]; /* falcon: all ranks share the key head that is packed with the queries */
 };
 extern struct sliced_models sliced_models;
 int sliced_set_up(void **state);

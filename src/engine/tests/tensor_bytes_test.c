@@ -129,10 +129,15 @@ static void bytes_are_those_of_the_formulas(void **state)
 /* The gradients of key and value heads are added over the ranks that share them. */
 static void shared_heads_send_their_gradients(void **state)
 {
-    enum { HEAD = 4 };
+    enum { HEAD = 4, WIDE = 16 };
     (void)state;
     run((struct sliced){.model = sliced_models.shared, .tensor = 4});
     assert_sent(SHARED, 0, 0, BLOCKS * 2 * reduced(HEAD * WIDTH, 2, 4));
+    /* key and value are packed with queries that are not shared */
+    run((struct sliced){.model = sliced_models.packed, .tensor = 4});
+    assert_sent(SHARED, 0, 0, BLOCKS * reduced(2 * HEAD * WIDE, 2, 4));
+    run((struct sliced){.model = sliced_models.groups, .tensor = 4});
+    assert_sent(SHARED, 0, 0, BLOCKS * reduced(2 * HEAD * WIDE, 2, 4));
 }
 
 /* Inputs gathered again are the same bits. */

@@ -67,6 +67,8 @@ static void exports_have_whole_tensors(void **state)
                                  .stage = 2,
                                  .top = "\"bf16\": {\"enabled\": true}, "},
                 "model.safetensors");
+    check_files(&(struct sliced){.model = sliced_models.packed, .tensor = 4, .stage = 3},
+                "model.safetensors");
 }
 
 #define LORA(more)                                                                                 \
@@ -79,6 +81,11 @@ static void adapters_follow_one_rank(void **state)
     const struct sliced ways[] = {
         {.model = sliced_models.odd, .data = 1, .tensor = 4, .more = LORA("")},
         {.model = sliced_models.shared, .data = 1, .tensor = 4, .more = LORA("")},
+        {.model = sliced_models.packed, .data = 1, .tensor = 4, .more = LORA("")},
+        {.model = sliced_models.groups,
+         .data = 1,
+         .tensor = 4,
+         .more = LORA(", \"use_dora\": true")},
         {.model = sliced_models.odd,
          .data = 1,
          .tensor = 2,

@@ -28,7 +28,7 @@ static void follow_one_rank(struct sliced one, const int *sizes)
 
 static void losses_follow_those_of_one_rank(void **state)
 {
-    static const int sizes[] = {2, 4, 0}, two[] = {2, 0};
+    static const int sizes[] = {2, 4, 0}, two[] = {2, 0}, four[] = {4, 0};
     (void)state;
     follow_one_rank((struct sliced){.model = "gpt2-tiny"}, sizes);
     follow_one_rank((struct sliced){.model = "llama-tiny"}, two);
@@ -36,6 +36,9 @@ static void losses_follow_those_of_one_rank(void **state)
     follow_one_rank(
         (struct sliced){.model = sliced_models.odd, .more = ", \"sequence_parallel\": false"}, two);
     follow_one_rank((struct sliced){.model = sliced_models.shared}, sizes);
+    follow_one_rank((struct sliced){.model = sliced_models.packed}, four);
+    follow_one_rank((struct sliced){.model = sliced_models.groups}, four);
+    follow_one_rank((struct sliced){.model = sliced_models.single}, two);
     follow_one_rank(
         (struct sliced){.model = sliced_models.odd, .more = ", \"label_smoothing\": 0.1"}, two);
 }
@@ -44,15 +47,21 @@ static void losses_follow_those_of_one_rank(void **state)
 static void lamb_follows_one_rank(void **state)
 {
     (void)state;
-    follow_one_rank((struct sliced){.model = sliced_models.odd, .optimizer = "Lamb"},
-                    (const int[]){4, 0});
-    struct sliced first = {sliced_models.odd, 1, 2, .stage = 0, .optimizer = "Lamb"};
-    struct sliced sliced = {sliced_models.odd, 2, 2, .stage = 3, .optimizer = "Lamb"};
-    sliced_run(&first);
-    sliced_run(&sliced);
-    sliced_assert_same(&sliced, &first);
-    sliced_clear(&sliced);
-    sliced_clear(&first);
+    const struct {
+        const char *model;
+        int tensor;
+    } rows[] = {{sliced_models.odd, 2}, {sliced_models.packed, 4}};
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        follow_one_rank((struct sliced){.model = rows[i].model, .optimizer = "Lamb"},
+                        (const int[]){4, 0});
+        struct sliced first = {rows[i].model, 1, rows[i].tensor, .stage = 0, .optimizer = "Lamb"};
+        struct sliced sliced = {rows[i].model, 2, rows[i].tensor, .stage = 3, .optimizer = "Lamb"};
+        sliced_run(&first);
+        sliced_run(&sliced);
+        sliced_assert_same(&sliced, &first);
+        sliced_clear(&sliced);
+        sliced_clear(&first);
+    }
 }
 
 struct other {
@@ -79,6 +88,8 @@ static void data_and_stages_change_no_bit(void **state)
     (void)state;
     change_no_bit(sliced_models.odd, 2, all, SW_LEN(all));
     change_no_bit(sliced_models.shared, 4, some, SW_LEN(some));
+    change_no_bit(sliced_models.packed, 4, some, SW_LEN(some));
+    change_no_bit(sliced_models.groups, 4, some + 1, 1);
 }
 
 /* ---- checkpoints ---- */
@@ -243,6 +254,20 @@ static void runs_of_8_bit_moments_are_of_parts(void **state)
     sliced_clear(&first);
 }
 
+/* Such a run would have queries of one rank, and a key of several. */
+static void runs_with_shared_heads_are_refused(void **state)
+{
+    struct sliced job = {sliced_models.packed, 1, 4, .optimizer = "AdamW8bit",
+                         .params = ", \"min_8bit_size\": 90"};
+    (void)state;
+    assert_int_equal(sliced_try(&job), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), "layers.0.self_attn.qkv_proj.weight: 8-bit moments "
+                                               "with key heads that ranks of the tensor axis "
+                                               "share; wanted a multiple of 256 elements before "
+                                               "them, got 64"));
+    sliced_clear(&job);
+}
+
 static void load_moments(struct sliced how, const char *from, struct decoded *out)
 {
     how.load = from;
@@ -296,6 +321,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(data_and_stages_change_no_bit),
     cmocka_unit_test(checkpoints_hold_whole_tensors),
     cmocka_unit_test(runs_of_8_bit_moments_are_of_parts),
+    cmocka_unit_test(runs_with_shared_heads_are_refused),
     cmocka_unit_test(checkpoints_of_8_bit_moments_load_on_other_meshes),
 };
 

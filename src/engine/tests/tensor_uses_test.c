@@ -137,6 +137,7 @@ static void results_are_whole_on_all_ranks(void **state)
     test_put("t5.json", seq2seq_json);
     check_uses((struct sliced){.model = sliced_models.odd}, both, 1e-5);
     check_uses((struct sliced){.model = sliced_models.shared}, both, 1e-5);
+    check_uses((struct sliced){.model = sliced_models.packed}, both, 1e-5);
     check_uses((struct sliced){.model = test_at("t5.json")}, both, 1e-5);
     check_uses((struct sliced){.model = sliced_models.shared,
                                .stage = 3,

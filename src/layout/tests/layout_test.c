@@ -45,6 +45,9 @@ static struct sw_tensor_split any_split(const struct sw_shape *shape)
     if (left == 0) {
         return (struct sw_tensor_split){0};
     }
+    for (int64_t n = 2; n <= left && chance(2); n++) { /* groups that repeat */
+        left = left % n == 0 ? left / n : left;
+    }
     while (left > 0) {
         const bool is_last = split.n_groups == SW_SPLIT_MAX_GROUPS - 1;
         const int64_t n = is_last ? left : 1 + chance(left);
@@ -135,7 +138,7 @@ static void held_runs_are_disjoint_and_found(const struct sw_layout *layout)
 static void every_element_is_owned_once(void **state)
 {
     (void)state;
-    int n_split = 0, n_tiled = 0;
+    int n_split = 0, n_tiled = 0, n_shared = 0;
     for (int round = 0; round < ROUNDS; round++) {
         state_of_chance = (uint64_t)round;
         const struct sw_shape shape = any_shape();
@@ -163,10 +166,14 @@ static void every_element_is_owned_once(void **state)
             assert_int_equal(owners[e], 1);
         }
         free(owners);
-        n_split += split.n_groups > 1 && s.mesh.size[SW_AXIS_TENSOR] > 1;
+        const struct sw_layout first = of_rank(&s, 0);
+        n_split += split.n_groups > 1 && first.tensor.size > 1;
+        for (int n = 2; n <= first.tensor.size; n++) {
+            n_shared += sw_layout_shares(&first, n);
+        }
         n_tiled += s.layout.tile_elems > 0 && s.layout.is_sliced;
     }
-    assert_true(n_split > 20 && n_tiled > 20);
+    assert_true(n_split > 20 && n_tiled > 20 && n_shared > 20);
 }
 
 /* Four ranks; a split of n elements in units of `unit`. */
@@ -296,11 +303,54 @@ static void heads_stay_together(void **state)
         assert_memory_equal(&run, &wanted[i], sizeof run);
     }
     assert_false(sw_runs_next(&iter, &run));
-    layout.tensor.size = 4; /* with two heads on four ranks, two ranks have none */
-    layout.tensor.rank = 3;
+    layout.tensor.size = 3; /* with two heads on three ranks, one rank has none */
+    layout.tensor.rank = 2;
     assert_int_equal(sw_layout_elems(&layout), 0);
     sw_runs_begin(&layout, &iter);
     assert_false(sw_runs_next(&iter, &run));
+}
+
+/* Four query heads and two key heads of width 2, with one of each kind of value on four ranks: each
+ * rank has a query head, and its key and value with another rank, of which the first owns them. */
+static void packed_heads_share_keys(void **state)
+{
+    static const struct {
+        struct sw_tensor_split split;
+        int64_t first[3]; /* of rank 3 */
+    } forms[] = {
+        {{.n_groups = 3, .group = {8, 4, 4}, .unit = 2}, {6, 10, 14}}, /* q, k and v */
+        {{.n_groups = 3, .group = {4, 2, 2}, .unit = 2}, {10, 12, 14}} /* by key head */
+    };
+    (void)state;
+    for (size_t f = 0; f < SW_LEN(forms); f++) {
+        struct sw_layout layout = {
+            .whole = SW_SHAPE(16, 3), .split = forms[f].split, .tensor = {3, 4}};
+        struct sw_run_iter iter;
+        struct sw_run run;
+        int64_t n = 0;
+        for (int g = 0; g < 3; g++) {
+            for (int64_t e = 0; e < 2 * 3; e++) {
+                assert_true(sw_layout_find(&layout, 3 * forms[f].first[g] + e, &run));
+                assert_int_equal(run.here, 6 * g + e);
+            }
+        }
+        assert_int_equal(sw_layout_held(&layout), 18);
+        assert_int_equal(sw_layout_parts(&layout), 4);
+        assert_true(sw_layout_shares(&layout, 2) && !sw_layout_shares(&layout, 4));
+        assert_int_equal(sw_layout_counted(&layout), 6);
+        sw_owned_begin(&layout, &iter);
+        while (sw_runs_next(&iter, &run)) {
+            assert_true(run.here + run.n <= 6);
+            n += run.n;
+        }
+        assert_int_equal(n, 6);
+        layout.tensor.rank = 2;
+        assert_int_equal(sw_layout_counted(&layout), 18);
+        layout.tensor = (struct sw_coord){1, 2}; /* whole heads of each kind */
+        assert_int_equal(sw_layout_counted(&layout), 24);
+        assert_int_equal(sw_layout_parts(&layout), 2);
+        assert_false(sw_layout_shares(&layout, 2));
+    }
 }
 
 /* A shard begins where its runs say, ranks hold each element once, the gathered tensor has room for
@@ -407,6 +457,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_are_padded_and_few_heads_are_shared),
     cmocka_unit_test(any_layout_loads_what_any_other_saved),
     cmocka_unit_test(heads_stay_together),
+    cmocka_unit_test(packed_heads_share_keys),
     cmocka_unit_test(layouts_made_of_others_agree_with_their_runs),
     cmocka_unit_test(runs_of_parts_follow_one_another),
     cmocka_unit_test(tiles_are_found_by_where_they_lie),

@@ -210,8 +210,8 @@ struct gpu_lamb_moments_args {
     struct gpu_streams streams;
     struct gpu_rule rule;
     struct gpu_rates rates;
-    int64_t n;
-    int64_t *norms; /* zeros on entry */
+    int64_t n, n_counted; /* those whose squares are added, the first ones */
+    int64_t *norms;       /* zeros on entry */
 };
 struct gpu_lamb_apply_args {
     const double *skip;

@@ -206,10 +206,17 @@ SW_DEVICE void load_gradient(const struct gpu_dense &s, int64_t start, int n, fl
     load_run_any(s.x, s.type, start, n, g);
 }
 
+/* Elements of a run, and those whose squares are added, the first ones. */
+struct lamb_elems {
+    int n, n_counted;
+};
+
 template <typename T>
-SW_DEVICE void lamb_run(const struct gpu_param &p, const struct rule &u, int64_t start, int n,
-                        float (&g)[GPU_RUN], double *of_w, double *of_u, int (&n_bad)[2])
+SW_DEVICE void lamb_run(const struct gpu_param &p, const struct rule &u, int64_t start,
+                        struct lamb_elems elems, float (&g)[GPU_RUN], double *of_w, double *of_u,
+                        int (&n_bad)[2])
 {
+    const int n = elems.n;
     float w[GPU_RUN], m[GPU_RUN], v[GPU_RUN];
     load_master(p, (const T *)p.param, start, n, w);
     load_run((float *)p.moment[0] + start, n, m);
@@ -221,8 +228,8 @@ SW_DEVICE void lamb_run(const struct gpu_param &p, const struct rule &u, int64_t
     }
     store_run((float *)p.moment[0] + start, n, m);
     store_run((float *)p.moment[1] + start, n, v);
-    *of_w = squares(w, n, &n_bad[0]);
-    *of_u = squares(g, n, &n_bad[1]);
+    *of_w = squares(w, elems.n_counted, &n_bad[0]);
+    *of_u = squares(g, elems.n_counted, &n_bad[1]);
 }
 
 typedef exact_block<2, THREADS> lamb_block;
@@ -231,7 +238,8 @@ typedef exact_block<2, THREADS> lamb_block;
  * get the sums of squares of the weights and of their directions. */
 template <typename T, typename G>
 SW_DEVICE void move_all_moments(lamb_block *block, const struct gpu_param &p, const G &source,
-                                const struct rule &u, int64_t n, int64_t first, int64_t stride)
+                                const struct rule &u, int64_t n, int64_t n_counted, int64_t first,
+                                int64_t stride)
 {
     const int64_t n_runs = (n + GPU_RUN - 1) / GPU_RUN;
     struct exact_words *words = block->warp[warp_index()];
@@ -244,9 +252,14 @@ SW_DEVICE void move_all_moments(lamb_block *block, const struct gpu_param &p, co
             const int64_t start = (base + r * THREADS + thread_index()) * GPU_RUN;
             if (start < n) {
                 const int n_here = n - start < GPU_RUN ? (int)(n - start) : (int)GPU_RUN;
+                const int64_t counted = n_counted - start;
                 float g[GPU_RUN];
                 load_gradient(source, start, n_here, g);
-                lamb_run<T>(p, u, start, n_here, g, &of_w[r], &of_u[r], n_bad);
+                lamb_run<T>(p, u, start,
+                            {n_here, counted < 0        ? 0
+                                     : counted < n_here ? (int)counted
+                                                        : n_here},
+                            g, &of_w[r], &of_u[r], n_bad);
             }
         }
         exact_add_warp(words[0].word, of_w);
@@ -268,7 +281,7 @@ template <typename T> SW_KERNEL(THREADS, 2) void lamb_moments(struct gpu_lamb_mo
         return;
     }
     const struct rule u = rule_of(args.rule, args.rates);
-    move_all_moments<T>(&block, args.param, args.streams, u, args.n,
+    move_all_moments<T>(&block, args.param, args.streams, u, args.n, args.n_counted,
                         block_x() * THREADS * LAMB_RUNS, grid_threads() * LAMB_RUNS);
     exact_end(&block, args.norms);
 }
@@ -361,7 +374,8 @@ template <typename T> SW_KERNEL(THREADS, 2) void lamb_many(struct gpu_lamb_many_
     }
     const struct gpu_lamb_item &item = args.item[block_x()];
     const struct rule u = rule_of(args.rule, args.rates);
-    move_all_moments<T>(&shared.block, item.param, item.g, u, item.n, 0, THREADS * LAMB_RUNS);
+    move_all_moments<T>(&shared.block, item.param, item.g, u, item.n, item.n, 0,
+                        THREADS * LAMB_RUNS);
     exact_end_here(&shared.block);
     const struct exact_words *sums = shared.block.sum;
     for (int i = thread_index(); item.norms && i < 2 * (int)GPU_STATS_WORDS; i += THREADS) {
