@@ -238,9 +238,11 @@ enum sw_job_number {
     SW_JOB_DEVICE, /* bytes planned on each tier */
     SW_JOB_HOST,
     SW_JOB_DISK,
-    SW_JOB_BESIDES,  /* bytes that the process has allocated outside the plan */
-    SW_JOB_RESIDENT, /* resident bytes of the process */
-    SW_JOB_ROUTED,   /* bytes sent along the expert axis */
+    SW_JOB_BESIDES,        /* bytes that the process has allocated outside the plan */
+    SW_JOB_RESIDENT,       /* resident bytes of the process */
+    SW_JOB_ROUTED,         /* bytes sent along the expert axis */
+    SW_JOB_EXPERTS_LOADED, /* see struct sw_job_loads */
+    SW_JOB_EXPERTS_MOST,
     SW_JOB_NUMBERS
 };
 /* The record of a step on one rank. */
@@ -249,7 +251,7 @@ struct sw_job_said {
     struct queue_record queues;
 };
 /* ---- routers.c: numbers of the routers of a step; n 0: the model has no experts ---- */
-enum { SW_JOB_MOST_ROUTERS = 8 };
+enum { SW_JOB_MOST_ROUTERS = 10 };
 struct sw_job_routers {
     struct {
         const char *name;
@@ -258,9 +260,9 @@ struct sw_job_routers {
     int n;
 };
 /* Reads those of the last step. drops: also of what a capacity dropped; routed: bytes sent along
- * the expert axis, -1 = there is none */
+ * the expert axis, -1 = there is none; most: the step's largest numbers of all ranks */
 void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
-                          struct sw_job_routers *out);
+                          const int64_t most[SW_JOB_NUMBERS], struct sw_job_routers *out);
 /* Bytes that this rank has sent along the expert axis; 0 without one. */
 int64_t sw_job_routed(const struct sw_engine_facts *facts);
 /* Bytes of experts that were loaded because tokens chose them, and the most that there could have

@@ -33,7 +33,7 @@ struct sw_job_loads sw_job_expert_loads(const struct sw_engine_facts *facts)
 }
 
 void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
-                          struct sw_job_routers *out)
+                          const int64_t most[SW_JOB_NUMBERS], struct sw_job_routers *out)
 {
     struct sw_engine_routers r;
     out->n = 0;
@@ -63,5 +63,13 @@ void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
     if (routed >= 0) {
         put(out, "expert_sent_bytes", "spillway_expert_sent_bytes",
             "Bytes that the rank with the most sent along the expert axis.", (double)routed);
+    }
+    if (most[SW_JOB_EXPERTS_MOST] > 0) {
+        put(out, "expert_loaded_bytes", "spillway_expert_loaded_bytes",
+            "Bytes of experts that the rank with the most loaded, since tokens had chosen them.",
+            (double)most[SW_JOB_EXPERTS_LOADED]);
+        put(out, "expert_most_bytes", "spillway_expert_most_bytes",
+            "Bytes of these loads if tokens had chosen all experts.",
+            (double)most[SW_JOB_EXPERTS_MOST]);
     }
 }

@@ -175,6 +175,7 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     sw_executor_queue_times(job->facts.executor, step->mine.queues.of);
     sw_executor_phase_times(job->facts.executor, &began);
     numbers[SW_JOB_ROUTED] = -sw_job_routed(&job->facts);
+    const struct sw_job_loads before = sw_job_expert_loads(&job->facts);
     const int64_t begin = sw_now_ns();
     for (int64_t j = 0; j < job->local; j++) { /* micro-batch k = j R + r of the global batch */
         const int64_t k = j * job->facts.data.size + job->facts.data.rank;
@@ -188,6 +189,9 @@ static sw_status train_rows(struct job *job, struct sw_job_step *step)
     sw_executor_phase_times(job->facts.executor, &ended);
     sw_queue_record_end(&step->mine.queues, after);
     numbers[SW_JOB_ROUTED] += sw_job_routed(&job->facts);
+    const struct sw_job_loads loads = sw_job_expert_loads(&job->facts);
+    numbers[SW_JOB_EXPERTS_LOADED] = loads.chosen - before.chosen;
+    numbers[SW_JOB_EXPERTS_MOST] = loads.most - before.most;
     sw_job_count_phases(&began, &ended, numbers);
     sw_alloc_get_stats(&besides);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
@@ -247,7 +251,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     *stopped = step.most[SW_JOB_STOP] != 0;
     sw_job_count_routers(job->engine, job->facts.config->spillway.capacity_factor > 0,
                          job->facts.config->parallel.expert > 1 ? step.most[SW_JOB_ROUTED] : -1,
-                         &step.routers);
+                         step.most, &step.routers);
     step.val_loss = job->val_loss;
     step.metrics = sw_job_counts_metrics(job) ? job->measure.of : NULL;
     SW_TRY(job->leads ? sw_job_write_metrics(job, &step) : SW_OK);

@@ -3,9 +3,12 @@
 // none of them. Where a program has so few tokens that many experts stay without, a load has the
 // offsets of rows as another operand. The executor looks there, and leaves the load out if no row
 // is of its experts. Memory and waits stay those of a plan that loads them all, which is the bound.
+// Backward needs no weights of such experts, either: their rows and gradients are zeros. Updates
+// take all parameters, since moments and weight decay change those without gradients, too.
 //
 // Prefetch cannot pass the router with such loads, so they are made only where the gain is larger:
-// if at least every fourth expert is expected to stay without rows. Training keeps its loads.
+// if at least every fourth expert is expected to stay without rows. A load that several
+// micro-batches share, or an update, too, stays as it is.
 #include <math.h>
 
 #include "plan/private.h"
@@ -35,10 +38,11 @@ static bool reads_experts(const struct sw_ir_op *op, int k)
             (k == SW_EXPERTS_WEIGHTS + 1 && op->detail->attrs.experts.has_bias));
 }
 
-/* Expected share of n experts that none of these rows is of, if all are chosen alike. */
-static double unchosen(int64_t n, int64_t rows)
+/* Expected share of the experts of a layer, n on all ranks, that none of so many choices is of, if
+ * all are chosen alike. */
+static double unchosen(int64_t n, int64_t choices)
 {
-    return exp((double)rows * log1p(-1.0 / (double)n));
+    return exp((double)choices * log1p(-1.0 / (double)n));
 }
 
 static void note_reader(const struct pass *p, const struct sw_ir_op *op, int k)
@@ -53,12 +57,14 @@ static void note_reader(const struct pass *p, const struct sw_ir_op *op, int k)
     const sw_value offsets = op->in[SW_EXPERTS_OFFSETS];
     const int64_t first = op->detail->attrs.experts.expert;
     const int64_t end = first + (weights->shape.rank == 3 ? weights->shape.dims[0] : 1);
+    const struct sw_shape *shape = &p->ir->values[offsets].form->shape;
     const bool is_first = use->offsets < 0;
-    use->n = sw_shape_last(&p->ir->values[offsets].form->shape) - SW_OFFSETS_BEHIND;
+    use->n = sw_shape_last(shape) - SW_OFFSETS_BEHIND;
     use->first = is_first || first < use->first ? first : use->first;
     use->end = is_first || end > use->end ? end : use->end;
     use->is_open = (is_first || use->offsets == offsets) && use->n > 1 &&
-                   unchosen(use->n, rows->shape.dims[0]) >= least_unchosen;
+                   unchosen(use->n * (shape->rank == 2 ? shape->dims[0] : 1),
+                            rows->shape.dims[0]) >= least_unchosen;
     use->offsets = offsets;
 }
 
@@ -120,8 +126,7 @@ static sw_status run(struct sw_plan *plan, const struct sw_plan_options *options
 {
     (void)options;
     for (int i = 0; i < plan->n_programs; i++) {
-        SW_TRY(plan->programs[i].kind == SW_PROGRAM_TRAIN ? SW_OK
-                                                          : wait_for_router(plan->programs[i].ir));
+        SW_TRY(wait_for_router(plan->programs[i].ir));
     }
     return SW_OK;
 }
@@ -137,8 +142,9 @@ static void describe(const struct sw_plan *plan, const struct sw_program *progra
         bytes += sw_ir_waits_for_router(op) ? sw_transfer_bytes(program->ir, op) : 0;
     }
     if (bytes > 0) {
-        sw_str_printf(out, "experts: at most %s loaded; those without rows are left out\n",
-                      sw_format_bytes(text, sizeof text, (double)bytes));
+        sw_str_printf(out, "experts: at most %s loaded%s; those without rows are left out\n",
+                      sw_format_bytes(text, sizeof text, (double)bytes),
+                      program->kind == SW_PROGRAM_TRAIN ? " in a micro-step" : "");
     }
 }
 

@@ -2,7 +2,7 @@
 // COST 2
 // Numbers of routers in a training: they do not depend on ranks and stages, have the values that
 // their definitions give where all experts are chosen alike, add up to the loss, count what a
-// capacity drops, and reach the monitors.
+// capacity drops and what is loaded, and reach the monitors.
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,6 +17,7 @@ enum { TOKENS = 16, LAYERS = 2, EXPERTS = 4, MICRO_BATCHES = 2, BATCH = 2 };
 struct run {
     const char *out;
     int chosen; /* experts of a token; 0 = 2 */
+    int tokens; /* 0 = TOKENS */
     const char *set;
     int64_t ranks;
 };
@@ -48,7 +49,7 @@ static void train(struct run r)
                                              .n_data = 1,
                                              .output = test_at(r.out),
                                              .config_text = "{}",
-                                             .seq_len = TOKENS,
+                                             .seq_len = r.tokens > 0 ? r.tokens : TOKENS,
                                              .steps = 2,
                                              .ranks = r.ranks,
                                              .sets = sets,
@@ -187,6 +188,22 @@ static void the_expert_axis_counts_what_it_sends(void **state)
     assert_true(some > 0 && some < all / OWN);
 }
 
+/* Four tokens choose an expert each, whose matrices forward and backward load. */
+static void chosen_experts_are_loaded(void **state)
+{
+    enum { MATRICES = 3, WIDTH = 16, INNER = 24, PHASES = 2 };
+    const double one = (double)PHASES * MICRO_BATCHES * LAYERS * MATRICES * WIDTH * INNER * 4;
+    (void)state;
+    train((struct run){.out = "loaded",
+                       .chosen = 1,
+                       .tokens = 2,
+                       .set = "zero_optimization={\"stage\": 3, \"offload_param\": {\"device\": "
+                              "\"cpu\"}, \"stage3_param_persistence_threshold\": 0}"});
+    assert_true(metric("loaded", "expert_most_bytes") == EXPERTS * one);
+    const double loaded = metric("loaded", "expert_loaded_bytes");
+    assert_true(loaded >= one && loaded < EXPERTS * one);
+}
+
 static int set_up(void **state)
 {
     char text[2001];
@@ -206,6 +223,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(dropped_choices_are_counted),
     cmocka_unit_test(monitors_have_them),
     cmocka_unit_test(the_expert_axis_counts_what_it_sends),
+    cmocka_unit_test(chosen_experts_are_loaded),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
