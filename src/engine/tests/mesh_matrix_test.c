@@ -70,7 +70,8 @@ static void list_meshes(void)
 static const char *const families[] = {"gpt2", "llama"};
 static const char *const precisions[] = {"fp32", "bf16", "fp16"};
 static const int micro_batches[] = {8, 5};
-static const char *const optimizers[] = {"AdamW", "Lamb", "AdamW8bit"};
+enum { EIGHT_BIT = 2 };
+static const char *const optimizers[] = {"AdamW", "Lamb", [EIGHT_BIT] = "AdamW8bit"};
 /* by one stage, and by several */
 static const char *const schedules[][2] = {{"horizontal", "1f1b"},
                                            {"vertical", "gpipe"},
@@ -191,7 +192,7 @@ static void write_config(const struct row *row, char *text, size_t size)
              "\"mesh\": {\"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
              row->shape.batch, keys[row->at[PRECISION]], row->at[CLIPPING] == 0 ? "0.5" : "0",
              stage, placements[placement], optimizers[row->at[OPTIMIZER]],
-             row->at[OPTIMIZER] == 2 ? ", \"min_8bit_size\": 200" : "",
+             row->at[OPTIMIZER] == EIGHT_BIT ? ", \"min_8bit_size\": 200" : "",
              micro_batches[row->at[MICRO_BATCHES]], schedule_of(row), chunks_of(row),
              row->at[RECOMPUTE] == 1 ? "blocks" : "none", placement == TILED ? TILE_BYTES : 0,
              row->at[REGIONS] == 0 ? "true" : "false",
@@ -429,11 +430,20 @@ static const struct result *refer(const struct row *row, int context, int tensor
     return &r->result;
 }
 
+/* Relative tolerance of losses, if sums are cut otherwise. The tensor axis also cuts the runs of
+ * 8-bit codes, which then have other scales: losses differ as much as those of 8-bit moments and of
+ * fp32 ones do. */
+static double tolerance_of(const struct row *row)
+{
+    const bool cuts_runs = row->at[OPTIMIZER] == EIGHT_BIT && row->mesh.tensor > 1;
+    return row->at[PRECISION] != 0 ? 2e-2 : cuts_runs ? 1e-3 : 1e-4;
+}
+
 /* Fails unless losses agree with those of sums that are cut otherwise. */
 static void assert_near(const struct row *row, const struct result *a, const struct result *b,
                         int n_steps)
 {
-    const double tolerance = row->at[PRECISION] == 0 ? 1e-4 : 2e-2;
+    const double tolerance = tolerance_of(row);
     char text[768];
     for (int i = 0; i < n_steps; i++) {
         if (!(fabs(a->losses[i] - b->losses[i]) <= tolerance * fabs(b->losses[i]))) {
