@@ -267,9 +267,9 @@ static struct sw_cost ring_cost(const struct sw_cost_mesh *mesh, const struct sw
 {
     const int members = near_ranks(mesh, group) + 1, others = group->n - 1;
     const bool near = members > 1, far = members <= others;
-    const double hops = far ? sw_ceil_div(group->n, members) : 0;
-    const double latency[2] = {
-        near ? sw_cost_latency(mesh, SW_JOINT_PEERS) * (others - others / members) : 0, 0};
+    const int hops = others / members; /* between nodes, as NCCL's cost model counts them */
+    const double latency[2] = {near ? sw_cost_latency(mesh, SW_JOINT_PEERS) * (others - hops) : 0,
+                               0};
     struct sw_cost cost = beside(mesh, bytes, near, far ? 1.0 / members : 0, latency, ways);
     cost.latency += sw_cost_latency(mesh, SW_JOINT_NODES) * hops;
     return cost;

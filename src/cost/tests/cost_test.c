@@ -147,7 +147,7 @@ static void a_ring_uses_all_adapters_of_a_node(void **state)
     h.mesh.accounting = &rings;
     const double ring = exchange_of(&h, 1 << 26);
     const double bytes = 63.0 * (1 << 26), node = 8 * 12.5e9;
-    assert_true(near(ring, bytes / node + 4 * 14e-6));
+    assert_true(near(ring, bytes / node + 3 * 14e-6));
     h.mesh.accounting = NULL;
     const double direct = exchange_of(&h, 1 << 26);
     assert_true(direct > 10 * ring);
