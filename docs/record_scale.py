@@ -15,7 +15,7 @@ def read() -> list[dict]:
         found = row.fullmatch(line)
         if found and found[1] in facts:
             names = ("id", "published", "predicted", "error", "ours", "bound", "verdict")
-            out.append(dict(zip(names, (x.replace("-", "–") if x == "-" else x for x in found.groups()))) | facts[found[1]])
+            out.append(facts[found[1]] | dict(zip(names, (x.replace("-", "–") if x == "-" else x for x in found.groups()))))
             out[-1]["published"] = out[-1]["published"].replace(">=", "at least")
             out[-1]["error"] = out[-1]["error"].replace("-", "−").replace("%", " %")
     return out
@@ -47,15 +47,17 @@ def by_micro_batch(group: str) -> list[str]:
         out.append(f"| {name.removeprefix('azure-')} | " + " | ".join(cell(of[n]) if n in of else "" for n in sizes) + " |")
     return out
 
+one = r"median error +([\d.]+)%.*worst +([\d.]+)%"
+of_groups = re.findall(rf"^(\S+) +{one} of.*(?:\n +{one} by a formula)?", text.read_text(), flags=re.M)
+
 def errors(_: str) -> list[str]:
-    out = ["| Group | Judged runs | Median error | Worst | Ours over predicted, median |", "|---|---|---|---|---|"]
-    for group in dict.fromkeys(run["group"] for run in runs):
+    out = ["| Group | Judged runs | Median error | Worst | Both by a formula | Ours over predicted, median |", "|---|---|---|---|---|---|"]
+    for group, median, worst, *formula in of_groups:
         judged = [r for r in runs if r["group"] == group and r["judge"] == "judged" and known(r, "predicted")]
         both = [known(r, "ours") / known(r, "predicted") for r in judged if known(r, "ours")]
-        if judged:
-            off = [abs(float(r["error"].replace("−", "-").removesuffix(" %"))) for r in judged]
-            ours = f"{statistics.median(both):.2f}, of {len(both)}" if both else "–"
-            out.append(f"| `{group}` | {len(judged)} | {statistics.median(off):.1f} % | {max(off):.1f} % | {ours} |")
+        ours = f"{statistics.median(both):.2f}, of {len(both)}" if both else "–"
+        also = f"{formula[0]} %, {formula[1]} %" if formula[0] else "–"
+        out.append(f"| `{group}` | {len(judged)} | {median} % | {worst} % | {also} | {ours} |")
     return out
 
 def table(name: str) -> str:

@@ -97,25 +97,31 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median and largest error of the judged runs of a group; false: none of them has a prediction. */
-static bool errors_of(const struct report *r, const struct pub_group *group, double *median,
-                      double *worst)
+struct errors {
+    double median, worst;
+};
+
+/* Errors of the judged runs of a group, of predictions or of the group's formula; false: there are
+ * none. */
+static bool errors_of(const struct report *r, const struct pub_group *group, bool by_formula,
+                      struct errors *out)
 {
     enum { MOST = 256 };
     double errors[MOST];
     int n = 0;
-    for (int i = 0; i < r->n && n < MOST; i++) {
+    for (int i = 0; i < r->n && n < MOST && (!by_formula || group->formula.tflops > 0); i++) {
         const struct result *one = &r->results[i];
         if (one->run->group == group && one->run->judge == PUB_JUDGED && !*one->why[0]) {
-            errors[n++] = one->error;
+            errors[n++] =
+                by_formula ? error_of(one->run, sw_published_by_formula(one->run)) : one->error;
         }
     }
     if (n == 0) {
         return false;
     }
     qsort(errors, (size_t)n, sizeof *errors, by_size);
-    *median = n % 2 ? fabs(errors[n / 2]) : (fabs(errors[n / 2 - 1]) + fabs(errors[n / 2])) / 2;
-    *worst = fabs(errors[n - 1]);
+    out->median = n % 2 ? fabs(errors[n / 2]) : (fabs(errors[n / 2 - 1]) + fabs(errors[n / 2])) / 2;
+    out->worst = fabs(errors[n - 1]);
     return true;
 }
 
@@ -258,12 +264,16 @@ static void print_groups(const struct report *r, struct sw_str *out)
 {
     for (int g = 0; g < r->file->n_groups; g++) {
         const struct pub_group *group = &r->file->groups[g];
-        double median, worst;
-        if (group->worst > 0 && errors_of(r, group, &median, &worst)) {
+        struct errors e;
+        if (group->worst > 0 && errors_of(r, group, false, &e)) {
             sw_str_printf(out,
                           "%-18s median error %4.1f%% of %4.1f%%, worst %4.1f%% of %4.1f%%: %s\n",
-                          group->name, 100 * median, 100 * group->median, 100 * worst,
+                          group->name, 100 * e.median, 100 * group->median, 100 * e.worst,
                           100 * group->worst, group->about);
+        }
+        if (errors_of(r, group, true, &e)) {
+            sw_str_printf(out, "%-18s median error %4.1f%%, worst %4.1f%% by a formula: %s\n", "",
+                          100 * e.median, 100 * e.worst, group->formula.about);
         }
     }
 }
@@ -358,11 +368,16 @@ static sw_status print_json(const struct report *r, const char *capacities, stru
     const char *before = "";
     for (int g = 0; g < r->file->n_groups; g++) {
         const struct pub_group *group = &r->file->groups[g];
-        double median, worst;
-        if (errors_of(r, group, &median, &worst)) {
+        struct errors e;
+        if (errors_of(r, group, false, &e)) {
             sw_look_put_text(before, group->name, out);
-            sw_look_put_number(":{\"median_error\":", median, out);
-            sw_look_put_number(",\"worst_error\":", worst, out);
+            sw_look_put_number(":{\"median_error\":", e.median, out);
+            sw_look_put_number(",\"worst_error\":", e.worst, out);
+            if (errors_of(r, group, true, &e)) {
+                sw_look_put_number(",\"by_formula\":{\"median_error\":", e.median, out);
+                sw_look_put_number(",\"worst_error\":", e.worst, out);
+                sw_str_putc(out, '}');
+            }
             sw_str_putc(out, '}');
             before = ",";
         }

@@ -20,11 +20,20 @@ struct pub_fitted {
     double tokens;             /* of a step */
 };
 
+/* A formula that meets the judged runs of a group with few constants, to compare predictions with.
+ * Seconds of a step: FLOPs of a device by their rate, bytes per parameter that pass the disks of all
+ * nodes where states are on disk, and bytes per parameter that enter each node. 0 = no such term */
+struct pub_formula {
+    const char *about;
+    double tflops, disk_bytes, disk_gb_s, network_bytes, network_gb_s; /* rates: of a node */
+};
+
 struct pub_group {
     const char *name, *about;
     const struct sw_accounting *accounting, *pipelines; /* of its pipelines; NULL = ours */
     struct pub_fitted fitted;
-    double median, worst; /* errors that are allowed; 0 = nothing in it is judged together */
+    struct pub_formula formula; /* tflops 0 = none */
+    double median, worst;       /* errors that are allowed; 0 = nothing in it is judged together */
 };
 
 /* Numbers that are 0, and texts that are NULL, are not published. */
@@ -123,8 +132,13 @@ sw_status sw_published_predict(const struct pub_run *run, const struct sw_accoun
  * group's fitted numbers. */
 sw_status sw_published_lanes(const struct pub_run *run, const struct pub_prediction *p,
                              struct sw_str *out);
+/* Parameters as authors count them who count 8 FLOPs for each: 12 l h^2. A size that is published
+ * beside a shape is rounded. */
+double sw_published_parameters(const struct pub_model *model);
 /* FLOPs of a step by the run's own count, for so many samples. */
 double sw_published_flops(const struct pub_run *run, const struct pub_model *model, double samples);
+/* TFLOP/s of a device by the formula of the run's group, which has one. The run has its samples. */
+double sw_published_by_formula(const struct pub_run *run);
 /* Plans a run in our own accounting, without a walk: its bytes. SW_E_NOMEM: it does not fit. */
 sw_status sw_published_fits(const struct pub_run *run, struct pub_prediction *out);
 /* The most layers with which that plan fits. */

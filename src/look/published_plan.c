@@ -9,6 +9,11 @@
 
 enum { HEAD = 128, WIDTH_STEP = 1024, TOKENS = 1024, VOCAB = 51200 };
 
+static bool is(const char *text, const char *word)
+{
+    return text && strcmp(text, word) == 0;
+}
+
 /* ---- what is not published ---- */
 
 /* GPT models of this size have about as many layers as a width has heads of 128. */
@@ -100,20 +105,39 @@ static sw_status check(const struct pub_run *run, const struct sw_accounting *ac
     return SW_OK;
 }
 
+double sw_published_parameters(const struct pub_model *m)
+{
+    return 12 * (double)m->layers * (double)m->hidden * (double)m->hidden;
+}
+
 double sw_published_flops(const struct pub_run *run, const struct pub_model *m, double samples)
 {
     const double s = (double)m->seq_len, h = (double)m->hidden, l = (double)m->layers;
-    return run->by_parameters
-               ? 8 * m->parameters * samples * s
-               : 96 * samples * s * l * h * h * (1 + s / (6 * h) + (double)m->vocab / (16 * l * h));
+    const double others = s / (6 * h) + (double)m->vocab / (16 * l * h);
+    return 8 * sw_published_parameters(m) * samples * s * (run->by_parameters ? 1 : 1 + others);
+}
+
+double sw_published_by_formula(const struct pub_run *run)
+{
+    static const double tera = 1e12, giga = 1e9;
+    const struct pub_formula *by = &run->group->formula;
+    struct sw_str assumed = {0};
+    const struct pub_model m = assume_model(run, &assumed);
+    const double parameters = m.parameters, samples = run->setup.rows;
+    const double flops = run->by_parameters ? 8 * parameters * samples * (double)m.seq_len
+                                            : sw_published_flops(run, &m, samples);
+    double seconds = flops / (by->tflops * tera);
+    if (is(run->setup.states, "nvme") && by->disk_gb_s > 0) {
+        seconds += by->disk_bytes * parameters / ((double)run->nodes * by->disk_gb_s * giga);
+    }
+    if (by->network_gb_s > 0) {
+        seconds += by->network_bytes * parameters / (by->network_gb_s * giga);
+    }
+    sw_str_fini(&assumed);
+    return flops / seconds / tera;
 }
 
 /* ---- the plan ---- */
-
-static bool is(const char *text, const char *word)
-{
-    return text && strcmp(text, word) == 0;
-}
 
 static void put_tier(const char *key, const char *where, struct sw_str *out)
 {
@@ -131,13 +155,17 @@ static void fit_drives(const struct pub_run *run, struct sw_cluster *c)
     }
 }
 
-/* The budgets of the cluster, which the drives may change; or none. */
+/* The budgets of the cluster, which the drives may change; or none. Then what is loaded ahead has no
+ * budget to follow from, and is that of any device with more than 2 GiB; and states on the host are
+ * updated there, as those systems do. */
 static void put_budgets(const struct pub_run *run, const struct sw_cluster *c, bool budgets,
                         struct sw_str *out)
 {
     const double ranks = fmin((double)run->devices, c->node.devices.value);
     if (!budgets) {
-        sw_str_puts(out, ",\"device_memory\":null,\"host_memory\":null,\"nvme_space\":null");
+        sw_str_puts(out, ",\"device_memory\":null,\"host_memory\":null,\"nvme_space\":null,"
+                         "\"transfer_bytes\":1073741824");
+        sw_str_puts(out, is(run->setup.states, "host") ? ",\"update\":\"host\"" : "");
     } else if (run->setup.drives > 0) {
         sw_str_printf(out, ",\"nvme_space\":%.0f", floor(sw_cluster_disk_space(c) / ranks));
     }
@@ -273,7 +301,7 @@ static sw_status walk(const struct pub_run *run, const struct sw_accounting *acc
     const struct sw_cost_mesh mesh = {.cluster = c,
                                       .ranks = run->devices,
                                       .accounting = accounting,
-                                      .parameters = run->model.parameters,
+                                      .parameters = sw_published_parameters(&p->model),
                                       .states_on_disk = is(run->setup.states, "nvme"),
                                       .parameters_on_disk = is(run->setup.parameters, "nvme")};
     struct sw_clock_report clock;

@@ -158,6 +158,27 @@ static sw_status take_fitted(const struct pub_file *f, const struct sw_json *obj
     return object ? take_object(f, object, rows, SW_LEN(rows), out) : SW_OK;
 }
 
+static sw_status take_formula(const struct pub_file *f, const struct sw_json *object,
+                              struct pub_formula *out)
+{
+    static const struct row rows[] = {
+        {"about", TEXT, offsetof(struct pub_formula, about), true},
+        {"tflops", NUMBER, offsetof(struct pub_formula, tflops), true},
+        {"disk_bytes", NUMBER, offsetof(struct pub_formula, disk_bytes), false},
+        {"disk_gb_s", NUMBER, offsetof(struct pub_formula, disk_gb_s), false},
+        {"network_bytes", NUMBER, offsetof(struct pub_formula, network_bytes), false},
+        {"network_gb_s", NUMBER, offsetof(struct pub_formula, network_gb_s), false}};
+    if (!object) {
+        return SW_OK;
+    }
+    SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
+    const bool is_whole = out->tflops > 0 && (out->disk_bytes > 0) == (out->disk_gb_s > 0) &&
+                          (out->network_bytes > 0) == (out->network_gb_s > 0);
+    return is_whole ? SW_OK
+                    : refuse(f, object->line, "formula",
+                             "tflops above 0, and bytes with their rate", "others");
+}
+
 /* The accounting that a value names. */
 static sw_status take_name(const struct pub_file *f, const struct sw_json *by,
                            const struct sw_accounting **out)
@@ -175,10 +196,12 @@ static sw_status take_group(const struct pub_file *f, const struct sw_json *obje
                                       {"accounting", OTHER, 0, true},
                                       {"pipelines", OTHER, 0, false},
                                       {"fitted", OTHER, 0, false},
+                                      {"formula", OTHER, 0, false},
                                       {"median", NUMBER, offsetof(struct pub_group, median), false},
                                       {"worst", NUMBER, offsetof(struct pub_group, worst), false}};
     SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
     SW_TRY(take_fitted(f, sw_json_get(object, "fitted"), &out->fitted));
+    SW_TRY(take_formula(f, sw_json_get(object, "formula"), &out->formula));
     out->name = object->key;
     SW_TRY(take_name(f, sw_json_get(object, "accounting"), &out->accounting));
     const struct sw_json *pipelines = sw_json_get(object, "pipelines");
