@@ -44,6 +44,16 @@ static struct part part_of(const sw_comm *comm, const struct sw_comm_item *item,
                          (last < all ? last : all) - (first < all ? first : all)};
 }
 
+/* Bytes of each slice, by rank, that are exchanged. */
+struct counts {
+    const size_t *sent, *received; /* [size]; NULL = whole slices */
+};
+
+static size_t count_of(const size_t *counts, const struct sw_comm_item *item, int rank)
+{
+    return counts ? counts[rank] : item->slice_bytes;
+}
+
 static void add_message(sw_comm *comm, int n, int peer, const void *src, size_t sent, void *dst,
                         size_t received)
 {
@@ -53,7 +63,8 @@ static void add_message(sw_comm *comm, int n, int peer, const void *src, size_t 
 }
 
 /* The messages of an item with a peer. */
-static void add_item(sw_comm *comm, const struct sw_comm_item *item, int n, int peer)
+static void add_item(sw_comm *comm, const struct sw_comm_item *item, const struct counts *counts,
+                     int n, int peer)
 {
     if (item->op == SW_COMM_ALL_REDUCE) {
         const struct part mine = part_of(comm, item, comm->transport.rank);
@@ -63,8 +74,8 @@ static void add_item(sw_comm *comm, const struct sw_comm_item *item, int n, int 
         return;
     }
     void *dst = item->workspace ? item->workspace : item->dst;
-    add_message(comm, n, peer, slice_for(item, peer), item->slice_bytes,
-                slice(dst, peer, item->slice_bytes), item->slice_bytes);
+    add_message(comm, n, peer, slice_for(item, peer), count_of(counts->sent, item, peer),
+                slice(dst, peer, item->slice_bytes), count_of(counts->received, item, peer));
 }
 
 /* Adds the addends [size, bytes] of this rank's sum in rank order, a run at a time. */
@@ -87,7 +98,7 @@ static void add_up(const sw_comm *comm, const struct sw_comm_item *item, const v
 }
 
 /* After the messages of an item: adds up, or copies what this rank keeps for itself. */
-static void finish_item(sw_comm *comm, const struct sw_comm_item *item)
+static void finish_item(sw_comm *comm, const struct sw_comm_item *item, const struct counts *counts)
 {
     const int size = comm->transport.size, rank = comm->transport.rank;
     const void *src = slice_for(item, rank);
@@ -103,11 +114,16 @@ static void finish_item(sw_comm *comm, const struct sw_comm_item *item)
         add_up(comm, item, src, item->dst, item->slice_bytes);
     } else {
         void *mine = slice(item->dst, rank, item->slice_bytes);
-        if (mine != src && item->slice_bytes > 0) {
-            memcpy(mine, src, item->slice_bytes);
+        const size_t kept = count_of(counts->sent, item, rank);
+        if (mine != src && kept > 0) {
+            memcpy(mine, src, kept);
         }
     }
-    sw_comm_count(comm, item->op, (int64_t)(size - 1) * (int64_t)item->slice_bytes);
+    size_t bytes = 0;
+    for (int i = 1; i < size; i++) {
+        bytes += count_of(counts->sent, item, sw_comm_peer_at(comm, i));
+    }
+    sw_comm_count(comm, item->op, (int64_t)bytes);
 }
 
 /* Sends the sums of ALL_REDUCE items, each from the rank that added it up. */
@@ -147,23 +163,30 @@ static sw_status check_item(const struct sw_comm_item *item)
     return SW_OK;
 }
 
-sw_status sw_comm_run(sw_comm *comm, const struct sw_comm_item *items, int n_items)
+/* counts: of all items */
+static sw_status run(sw_comm *comm, const struct sw_comm_item *items, int n_items,
+                     const struct counts *counts)
 {
     int n = 0;
-    for (int k = 0; k < n_items; k++) {
-        SW_TRY(check_item(&items[k]));
-    }
     SW_TRY(sw_comm_reserve(comm, n_items));
     for (int i = 1; i < comm->transport.size; i++) {
         for (int k = 0; k < n_items; k++) {
-            add_item(comm, &items[k], n++, sw_comm_peer_at(comm, i));
+            add_item(comm, &items[k], counts, n++, sw_comm_peer_at(comm, i));
         }
     }
     SW_TRY(sw_comm_exchange(comm, items[0].op, n, n, items[0].what));
     for (int k = 0; k < n_items; k++) {
-        finish_item(comm, &items[k]);
+        finish_item(comm, &items[k], counts);
     }
     return share_sums(comm, items, n_items);
+}
+
+sw_status sw_comm_run(sw_comm *comm, const struct sw_comm_item *items, int n_items)
+{
+    for (int k = 0; k < n_items; k++) {
+        SW_TRY(check_item(&items[k]));
+    }
+    return run(comm, items, n_items, &(struct counts){.sent = NULL});
 }
 
 sw_status sw_comm_run_one(sw_comm *comm, enum sw_comm_op op, const void *src, void *dst,
@@ -183,10 +206,9 @@ sw_status sw_comm_all_to_all(sw_comm *comm, const void *src, void *dst, size_t s
 sw_status sw_comm_all_to_all_counted(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,
                                      const size_t *sent, const size_t *received, const char *what)
 {
-    const int size = comm->transport.size, me = comm->transport.rank;
-    size_t bytes = 0;
-    SW_TRY(sw_comm_reserve(comm, 1));
-    for (int r = 0; r < size; r++) {
+    const struct sw_comm_item item = {
+        .op = SW_COMM_ALL_TO_ALL, .src = src, .dst = dst, .slice_bytes = slice_bytes, .what = what};
+    for (int r = 0; r < comm->transport.size; r++) {
         if (sent[r] > slice_bytes || received[r] > slice_bytes) {
             return SW_FAIL(SW_E_ARG,
                            "all_to_all of %s: %zu bytes to rank %d and %zu from it; wanted at most "
@@ -194,18 +216,7 @@ sw_status sw_comm_all_to_all_counted(sw_comm *comm, const void *src, void *dst, 
                            what, sent[r], r, received[r], slice_bytes);
         }
     }
-    for (int i = 1; i < size; i++) {
-        const int peer = sw_comm_peer_at(comm, i);
-        add_message(comm, i - 1, peer, slice(src, peer, slice_bytes), sent[peer],
-                    slice(dst, peer, slice_bytes), received[peer]);
-        bytes += sent[peer];
-    }
-    SW_TRY(sw_comm_exchange(comm, SW_COMM_ALL_TO_ALL, size - 1, size - 1, what));
-    if (sent[me] > 0) {
-        memcpy(slice(dst, me, slice_bytes), slice(src, me, slice_bytes), sent[me]);
-    }
-    sw_comm_count(comm, SW_COMM_ALL_TO_ALL, (int64_t)bytes);
-    return SW_OK;
+    return run(comm, &item, 1, &(struct counts){sent, received});
 }
 
 sw_status sw_comm_all_gather(sw_comm *comm, const void *src, void *dst, size_t slice_bytes,

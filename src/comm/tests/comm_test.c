@@ -488,17 +488,27 @@ enum mode { GIVES_UP, STAYS_AWAY, COMES_WITH_ANOTHER, OTHER_SIZE, FAILS, IS_SILE
 
 struct outcome {
     enum mode mode;
+    bool counted; /* the second exchange */
     sw_status st[4];
     char message[4][512];
 };
 
-static sw_status second(enum mode mode, sw_comm *comm)
+/* A gather of slices, or an all-to-all of parts of them. */
+static sw_status exchange(bool counted, sw_comm *comm, size_t bytes)
+{
+    const size_t part = bytes / 4, parts[4] = {part, part, part, part};
+    int32_t src[8] = {0}, dst[8];
+    return counted ? sw_comm_all_to_all_counted(comm, src, dst, 8, parts, parts, "second")
+                   : sw_comm_all_gather(comm, src, dst, bytes, "second");
+}
+
+static sw_status second(const struct outcome *o, sw_comm *comm)
 {
     int32_t src[4] = {0}, dst[8];
     if (sw_comm_rank(comm) != 2) {
-        return sw_comm_all_gather(comm, src, dst, 4, "second");
+        return exchange(o->counted, comm, 4);
     }
-    switch (mode) {
+    switch (o->mode) {
     case GIVES_UP:
         sw_comm_abort(comm, SW_E_IO);
         return SW_E_IO;
@@ -507,9 +517,9 @@ static sw_status second(enum mode mode, sw_comm *comm)
     case COMES_WITH_ANOTHER:
         return sw_comm_all_to_all(comm, src, dst, 4, "another");
     case OTHER_SIZE:
-        return sw_comm_all_gather(comm, src, dst, 8, "second");
+        return exchange(o->counted, comm, 8);
     default:
-        return sw_comm_all_gather(comm, src, dst, 4, "second");
+        return exchange(o->counted, comm, 4);
     }
 }
 
@@ -521,7 +531,7 @@ static sw_status misbehave(void *ctx, sw_comm *comm)
     /* a slow rank may already hear in the first that rank 2 has given up in the second */
     o->st[rank] = sw_comm_all_gather(comm, src, dst, 4, "first");
     if (o->st[rank] >= 0) {
-        o->st[rank] = second(o->mode, comm);
+        o->st[rank] = second(o, comm);
     }
     snprintf(o->message[rank], sizeof o->message[rank], "%s", sw_error_message());
     if (o->st[rank] < 0) {
@@ -553,12 +563,12 @@ static sw_status with_fault(void *ctx, sw_comm *ignored)
 }
 
 /* NULL if all name rank 2; else the first other message. */
-static const char *misbehave_together(enum mode mode, bool tcp, double deadline_s,
+static const char *misbehave_together(enum mode mode, bool counted, bool tcp, double deadline_s,
                                       struct outcome *outcome)
 {
     struct caller callers[4];
     struct sw_transport transports[4];
-    *outcome = (struct outcome){.mode = mode};
+    *outcome = (struct outcome){.mode = mode, .counted = counted};
     if (tcp) {
         test_ranks_succeed(WIRE_TCP, 4, deadline_s, misbehave, outcome);
     } else if (mode == FAILS || mode == IS_SILENT) {
@@ -579,18 +589,18 @@ static const char *misbehave_together(enum mode mode, bool tcp, double deadline_
 }
 
 /* On a busy machine other ranks are late, too. A longer deadline must then tell them apart. */
-static void name_failures(bool tcp)
+static void name_failures(bool counted, bool tcp)
 {
     for (enum mode mode = 0; mode < (tcp ? FAILS : MODES); mode++) {
         const bool waits = mode == STAYS_AWAY || mode == IS_SILENT;
         struct outcome outcome;
         const char *wrong = "";
         for (double deadline_s = waits ? 0.3 : 600; wrong && deadline_s < 700; deadline_s *= 4) {
-            wrong = misbehave_together(mode, tcp, deadline_s, &outcome);
+            wrong = misbehave_together(mode, counted, tcp, deadline_s, &outcome);
         }
         if (wrong) {
-            fail_msg("%s, mode %d: \"%s\" does not name rank 2", tcp ? "TCP" : "threads", mode,
-                     wrong);
+            fail_msg("%s, mode %d%s: \"%s\" does not name rank 2", tcp ? "TCP" : "threads", mode,
+                     counted ? ", counted" : "", wrong);
         }
     }
 }
@@ -598,8 +608,9 @@ static void name_failures(bool tcp)
 static void failures_are_named(void **state)
 {
     (void)state;
-    name_failures(false);
-    name_failures(true);
+    for (int i = 0; i < 4; i++) {
+        name_failures(i % 2, i / 2);
+    }
 }
 
 /* Only rank 0 communicates with rank 1, which is gone. It must tell rank 2, to which it may or may

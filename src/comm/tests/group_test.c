@@ -107,6 +107,32 @@ static sw_status gather_or_spread(struct hammer *h, sw_comm *comm, int turn, siz
     return SW_OK;
 }
 
+/* Bytes of the slice from one member to another: at times none. */
+static size_t counted(const struct hammer *h, int turn, int from, int to, size_t bytes)
+{
+    return draw(h->key, 1000 * turn + RANKS * from + to, 3) * bytes / 2;
+}
+
+/* Parts of slices, of sizes that differ by pair of members. */
+static sw_status spread_counted(struct hammer *h, sw_comm *comm, int turn, size_t bytes)
+{
+    const int n = sw_comm_size(comm), me = sw_comm_rank(comm);
+    size_t sent[RANKS], received[RANKS];
+    for (int r = 0; r < n; r++) {
+        fill(h->src + (size_t)r * bytes, h->key + r, turn, me, bytes);
+        sent[r] = counted(h, turn, me, r, bytes);
+        received[r] = counted(h, turn, r, me, bytes);
+    }
+    memset(h->dst, 0xee, (size_t)n * bytes);
+    SW_TRY(sw_comm_all_to_all_counted(comm, h->src, h->dst, bytes, sent, received, "rows"));
+    for (int r = 0; r < n; r++) {
+        const unsigned char *slice = h->dst + (size_t)r * bytes;
+        WANT(is_filled(slice, h->key + me, turn, r, received[r]));
+        WANT(received[r] == bytes || (slice[received[r]] == 0xee && slice[bytes - 1] == 0xee));
+    }
+    return SW_OK;
+}
+
 static sw_status spread_from_one(struct hammer *h, sw_comm *comm, int turn, size_t bytes)
 {
     const int root = (int)draw(h->key, turn + 1, (uint64_t)sw_comm_size(comm));
@@ -163,8 +189,8 @@ static sw_status add_up(struct hammer *h, sw_comm *comm, int turn, size_t bytes)
 
 static sw_status hammer(struct test_thread *t)
 {
-    static sw_status (*const fns[])(struct hammer *, sw_comm *, int,
-                                    size_t) = {gather_or_spread, spread_from_one, pass_on, add_up};
+    static sw_status (*const fns[])(struct hammer *, sw_comm *, int, size_t) = {
+        gather_or_spread, spread_counted, spread_from_one, pass_on, add_up};
     struct hammer *h = t->ctx;
     for (int turn = 0; turn < h->n_turns; turn++) {
         static const size_t sizes[] = {0, 1, 700, 40000, MOST_BYTES};
