@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records a case for `spillway check`: record_case.py MODEL CASE [STEPS B T [SMOOTHING]]. MODEL is a Hugging Face folder of a
 language model, causal or of masked tokens, or of one that finds answers or classifies images, CASE the folder to write. Models of
-masked tokens and answers read rows with padding. Tolerances are ten times the distance to the same run in float64. Gradients and
-weights are recorded if the file has them under their name in memory."""
+masked tokens and answers read rows with padding. If MODEL has a folder `adapter` that PEFT reads, that is what trains. Tolerances
+are ten times the distance to the same run in float64. Gradients and weights are recorded if the file has them under their name in memory."""
 import copy, json, os, sys
 import torch, transformers
 from safetensors import safe_open
@@ -19,6 +19,15 @@ attention = "sdpa" if getattr(config, "alibi", False) else "eager"
 model = kind.from_pretrained(sys.argv[1], dtype=torch.float32, attn_implementation=attention)
 if hasattr(model, "set_experts_implementation"):
     model.set_experts_implementation("eager")  # others do not take float64
+adapter = os.path.join(sys.argv[1], "adapter")
+adapted = os.path.isdir(adapter)
+model.eval().save_pretrained(sys.argv[2])
+if adapted:
+    import peft
+    model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True).eval()
+    model.peft_config["default"].base_model_name_or_path = os.path.basename(sys.argv[2])
+    model.save_pretrained(os.path.join(sys.argv[2], "adapter"))
+    os.remove(os.path.join(sys.argv[2], "adapter", "README.md"))
 random = torch.Generator().manual_seed(0)
 ids = torch.randint(getattr(config, "vocab_size", 1), (1 + steps, B, T), generator=random)
 given = {"input_ids": ids, "labels": ids}
@@ -50,8 +59,12 @@ def forward(model, i, **more):
     out = model(**{k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "pixel_values")}, **more)
     return out, loss_of(out, batch)
 
+def params_of(model):  # by their names in files
+    name = lambda n: n.replace(".lora_magnitude_vector.default.weight", ".lora_magnitude_vector").replace(".default", "")
+    return {name(n): p for n, p in model.named_parameters() if p.requires_grad}
+
 def run(model):
-    (out, loss), params = forward(model, 0, output_hidden_states=True), dict(model.named_parameters())
+    (out, loss), params = forward(model, 0, output_hidden_states=True), params_of(model)
     r = {f"output.{k}": v for k, v in out.items() if k.endswith("logits")} | {"output.loss": loss}
     loss.backward()
     r |= {f"output.hidden.{i}": h for i, h in enumerate(out.hidden_states)} | {f"grad.{n}": torch.zeros_like(p) if p.grad is None else p.grad for n, p in params.items()}
@@ -66,8 +79,11 @@ def run(model):
     r |= {"train.loss": torch.tensor(losses, dtype=torch.float64), "train.grad_norm": torch.tensor(norms, dtype=torch.float64)}
     return {k: v.detach().clone() for k, v in (r | {f"after.{n}": p for n, p in params.items()}).items()}
 
-model.eval().save_pretrained(sys.argv[2])
-start = {f"after.{n}": p.detach().clone().double() for n, p in model.named_parameters()}
+start = {f"after.{n}": p.detach().clone().double() for n, p in params_of(model).items()}
+merged = {}
+if adapted:  # what training starts from
+    whole = copy.deepcopy(model).merge_and_unload()
+    merged = {f"merged.{n}": p.detach().clone() for n, p in whole.named_parameters()}
 exact, single = run(copy.deepcopy(model).double()), run(model)
 top = max(v.abs().max() for k, v in exact.items() if k.startswith("grad."))
 
@@ -83,8 +99,9 @@ tolerance = {"logits_abs": worst("output.", suffix="logits"), "hidden_abs": wors
              "train_loss_rel": worst("train.loss", torch.abs), "train_grad_norm_rel": worst("train.grad_norm", torch.abs)}
 single |= {f"input.{k}": v[0].clone() for k, v in given.items()} | {f"train.{k}": v[1:].clone() for k, v in given.items()}
 with safe_open(os.path.join(sys.argv[2], "model.safetensors"), "pt") as saved:
-    unknown = {n for n in dict(model.named_parameters()) if n not in saved.keys()}
+    unknown = {n for n in params_of(model) if n not in saved.keys() and not adapted}
 single = {k: v for k, v in single.items() if not k.startswith(("grad.", "after.")) or k.split(".", 1)[1] not in unknown}
+single |= merged
 single["train.lr"] = torch.full((steps,), train["lr"], dtype=torch.float64)
 save_file(single, os.path.join(sys.argv[2], "reference.safetensors"))
 with open(os.path.join(sys.argv[2], "reference.json"), "w") as f:

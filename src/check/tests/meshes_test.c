@@ -48,6 +48,7 @@ static const struct family families[] = {
     {"albert", NULL, true},
     {"mbart", NULL, true},
     {"vision/vit", "vit_even", true},
+    {"lora", "llama_dora", true},
     {"rnn", NULL, false},
     {"vision/cifar_net", NULL, false},
     {"falcon", "falcon_even", true},
