@@ -242,9 +242,11 @@ void sw_nf4_encode_scales(const float *scales, int64_t n, const float map[256], 
     }
 }
 
+/* PyTorch, and so bitsandbytes on the CPU, divides a number by a tensor through its reciprocal. */
 void sw_int8_encode(const float *x, int64_t n, float scale, int8_t *out)
 {
+    const float factor = 127.0f * (1.0f / scale);
     for (int64_t i = 0; i < n; i++) {
-        out[i] = (int8_t)(scale > 0 ? rintf(x[i] * (127.0f / scale)) : 0);
+        out[i] = (int8_t)(scale > 0 ? rintf(x[i] * factor) : 0);
     }
 }
