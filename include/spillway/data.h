@@ -205,6 +205,9 @@ enum sw_data_kind {
 /* Detects the kind of data by the first line of the first JSONL file. */
 SW_API sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_text,
                                  enum sw_data_kind *out);
+/* Do answers of the chats in these files have weights other than 0 and 1? Batches then need the
+ * input weights (spillway.token_weights). */
+SW_API sw_status sw_data_has_weights(const char *const *files, int n_files, bool *out);
 /* Opens a chat if the data needs one: chats always do, and prompts and completions do if there is a
  * template. Otherwise *out is NULL. folder NULL means that there is no tokenizer folder: chats are
  * refused. template_path "none" also refuses chats, and joins prompts and completions as they

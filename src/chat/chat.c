@@ -31,7 +31,7 @@ void sw_chat_row_fini(struct sw_chat_row *row)
 {
     sw_str_fini(&row->text);
     sw_ids_fini(&row->ids);
-    sw_free(row->wanted);
+    sw_free(row->weights);
     *row = (struct sw_chat_row){0};
 }
 
@@ -78,6 +78,7 @@ struct span { /* bytes of the text */
     size_t content, sure;
     size_t inside; /* offset after the first character of the content */
     int64_t message;
+    double weight;
 };
 
 struct spans {
@@ -114,26 +115,28 @@ static size_t common(const struct sw_str *a, const struct sw_str *b)
     return n;
 }
 
+enum { MOST_WEIGHT = 1000000 };
+
 static bool is_answer(const struct sw_json *message)
 {
     const struct sw_json *role = sw_json_get(message, "role");
     return role && role->type == SW_JSON_STRING && strcmp(role->string, "assistant") == 0;
 }
 
-/* The member "weight" of an answer: 0 leaves it out of the loss. */
-static bool has_weight(const struct sw_json *message)
+/* The member "weight" of an answer, by default 1. */
+static double weight_of(const struct sw_json *message)
 {
     const struct sw_json *weight = sw_json_get(message, "weight");
-    return !weight || weight->type == SW_JSON_NULL || weight->number != 0;
+    return !weight || weight->type == SW_JSON_NULL ? 1 : weight->number;
 }
 
 static bool counts(const struct sw_json *message)
 {
-    return is_answer(message) && has_weight(message);
+    return is_answer(message) && weight_of(message) > 0;
 }
 
-/* An answer has the weight 0 or 1. Another message is never counted, so 1 is refused there; any
- * other weight is left to the template. *some: at least one answer has 0. */
+/* An answer has a weight of 0 or more. Another message is never counted, so 1 is refused there; any
+ * other weight is left to the template. *some: at least one answer has another weight than 1. */
 static sw_status check_weights(const struct sw_chat *chat, const struct sw_json *root, bool *some)
 {
     int64_t i = 0;
@@ -143,8 +146,9 @@ static sw_status check_weights(const struct sw_chat *chat, const struct sw_json 
             continue;
         }
         const bool number = w->type == SW_JSON_INT || w->type == SW_JSON_FLOAT;
-        if (is_answer(m) && (!number || (w->number != 0 && w->number != 1))) {
-            return SW_FAIL(SW_E_FORMAT, "the weight of message %lld is not 0 or 1", (long long)i);
+        if (is_answer(m) && !(number && w->number >= 0 && w->number <= MOST_WEIGHT)) {
+            return SW_FAIL(SW_E_FORMAT, "the weight of message %lld is not a number from 0 to %d",
+                           (long long)i, MOST_WEIGHT);
         }
         if (number && w->number == 1 && !is_answer(m)) {
             return SW_FAIL(SW_E_FORMAT,
@@ -152,11 +156,12 @@ static sw_status check_weights(const struct sw_chat *chat, const struct sw_json 
                            "counts no other messages",
                            (long long)i);
         }
-        *some = *some || (is_answer(m) && w->number == 0);
+        *some = *some || (is_answer(m) && w->number != 1);
     }
     return !*some || chat->loss_on != SW_LOSS_ON_ALL
                ? SW_OK
-               : SW_FAIL(SW_E_CONFIG, "an answer has the weight 0, and --loss-on all counts all");
+               : SW_FAIL(SW_E_CONFIG,
+                         "an answer has a weight, and --loss-on all counts all tokens alike");
 }
 
 static sw_status fail_prefix(int64_t i, const char *why)
@@ -263,7 +268,7 @@ static sw_status find_answer(struct sw_chat *chat, struct parts *p, const struct
             i, "it writes the messages before the answer differently once there is an answer");
     }
     int64_t content;
-    struct span span = {.first = p->before.text.len, .message = i};
+    struct span span = {.first = p->before.text.len, .message = i, .weight = weight_of(message)};
     SW_TRY(find_content(chat, p, i, false, &content));
     if (content == NOT_THERE) { /* it may begin with a thought, which the template drops */
         SW_TRY(find_content(chat, p, i, true, &content));
@@ -352,7 +357,7 @@ static sw_status check_marks(const struct sw_json *root, size_t n)
     return n == n_answers
                ? SW_OK
                : SW_FAIL(SW_E_UNSUP,
-                         "an answer has the weight 0, and the template marks %zu texts of %zu "
+                         "an answer has a weight, and the template marks %zu texts of %zu "
                          "answers; wanted a {%% generation %%} block for each",
                          n, n_answers);
 }
@@ -368,9 +373,11 @@ static sw_status take_marks(const struct sw_chat *chat, const struct sw_json *ro
         while (some && !is_answer(m)) {
             m = m->next;
         }
-        if ((chat->loss_on == SW_LOSS_ON_ANSWERS || i + 1 == n) && (!some || has_weight(m))) {
-            SW_TRY(add_span(
-                spans, (struct span){.first = text->spans[i].first, .end = text->spans[i].end}));
+        const double weight = some ? weight_of(m) : 1;
+        if ((chat->loss_on == SW_LOSS_ON_ANSWERS || i + 1 == n) && weight > 0) {
+            SW_TRY(add_span(spans, (struct span){.first = text->spans[i].first,
+                                                 .end = text->spans[i].end,
+                                                 .weight = weight}));
         }
         m = some ? m->next : m;
     }
@@ -426,7 +433,7 @@ static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans
     for (int64_t t = first_behind(passed, sw_edges_to(edges, span->first)); t < end; ++t) {
         /* A token that includes the spaces before it may begin before the content. */
         const bool reaches = t + 1 == out->ids.len || passed->ptr[t + 1] >= inside;
-        out->wanted[t] = true;
+        out->weights[t] = (float)span->weight;
         if (spans->by_prefix && (passed->ptr[t] >= content || reaches) &&
             chat->tokenizer->ops->special->is_special(chat->tokenizer, out->ids.ptr[t])) {
             return SW_OK;
@@ -439,23 +446,24 @@ static sw_status mark_span(const struct sw_chat *chat, const struct spans *spans
         return fail_prefix(span->message, "no special token ends it");
     }
     for (int64_t t = first_behind(passed, sw_edges_to(edges, span->sure)); t < end; ++t) {
-        out->wanted[t] = false;
+        out->weights[t] = 0;
     }
     return SW_OK;
 }
 
-static sw_status reserve_wanted(struct sw_chat_row *row)
+static sw_status reserve_weights(struct sw_chat_row *row)
 {
-    if (row->ids.len > row->wanted_cap) {
-        bool *wanted = sw_realloc("conversation", row->wanted, (size_t)row->ids.len);
-        SW_TRY_ALLOC(wanted, "a conversation");
-        row->wanted = wanted;
-        row->wanted_cap = row->ids.len;
+    if (row->ids.len > row->weights_cap) {
+        float *weights =
+            sw_realloc("conversation", row->weights, (size_t)row->ids.len * sizeof *weights);
+        SW_TRY_ALLOC(weights, "a conversation");
+        row->weights = weights;
+        row->weights_cap = row->ids.len;
     }
     return SW_OK;
 }
 
-/* Encodes the text into out->ids, which is empty before, and sets out->wanted for tokens in spans.
+/* Encodes the text into out->ids, which is empty before, and sets out->weights of tokens in spans.
  * The bounds of spans, up to five each, are the edges; the tokenizer counts for each token those
  * that it has passed. */
 static sw_status encode_text(const struct sw_chat *chat, const struct sw_str *text,
@@ -479,9 +487,9 @@ static sw_status encode_text(const struct sw_chat *chat, const struct sw_str *te
     edges.at = at;
     SW_TRY_OR(done, chat->tokenizer->ops->special->encode_edges(
                         chat->tokenizer, sw_str_text(text), text->len, &edges, &out->ids, &passed));
-    SW_TRY_OR(done, reserve_wanted(out));
+    SW_TRY_OR(done, reserve_weights(out));
     for (int64_t t = 0; t < out->ids.len; ++t) {
-        out->wanted[t] = chat->loss_on == SW_LOSS_ON_ALL;
+        out->weights[t] = chat->loss_on == SW_LOSS_ON_ALL;
     }
     for (size_t i = 0; i < spans->n && st >= 0; ++i) {
         st = mark_span(chat, spans, i, &edges, &passed, out);

@@ -26,8 +26,8 @@ const char *sw_chat_form_keys(enum sw_chat_form form); /* for messages */
 struct sw_chat_row {
     struct sw_str text;
     struct sw_ids ids;
-    bool *wanted; /* [wanted_cap >= ids.len] whether the loss counts the token */
-    int64_t wanted_cap;
+    float *weights; /* [weights_cap >= ids.len] of the tokens in the loss; 0 = it leaves it out */
+    int64_t weights_cap;
 };
 void sw_chat_row_fini(struct sw_chat_row *row);
 /* Replaces out. line_doc names the line in messages. */

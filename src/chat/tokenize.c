@@ -136,7 +136,7 @@ static sw_status chat_line(struct stream_job *job, const char *line, size_t len)
         sw_str_puts(&job->out, "],\"mask\":[");
         for (int64_t i = 0; i < row.ids.len; ++i) {
             sw_str_puts(&job->out, i == 0 ? "" : ",");
-            sw_str_putc(&job->out, row.wanted[i] ? '1' : '0');
+            sw_str_putc(&job->out, row.weights[i] > 0 ? '1' : '0');
         }
         sw_str_puts(&job->out, "]}");
     }

@@ -39,8 +39,8 @@ static int64_t count_batches(const struct run *run, const sw_dataset *dataset, i
 
 /* Ranks along the data axis take the batches in turn. The losses are added in the order of the
  * batches, as one rank adds them. */
-static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset *dataset,
-                            double *sum, double *count)
+static sw_status sum_losses(const struct run *run, bool weighted, sw_engine *engine,
+                            sw_dataset *dataset, double *sum, double *count)
 {
     const int64_t batch = sw_engine_micro_batch_size(engine), tokens = sw_engine_seq_len(engine);
     const int64_t n_batches = count_batches(run, dataset, batch);
@@ -53,17 +53,22 @@ static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset
     }
     int32_t *ids = malloc((size_t)(batch * tokens) * sizeof *ids);
     int32_t *labels = malloc((size_t)(batch * tokens) * sizeof *labels);
+    float *weights = malloc((size_t)(batch * tokens) * sizeof *weights);
     double(*all)[2] = malloc((size_t)n * sizeof *all);
-    st = ids && labels && all ? SW_OK : SW_E_NOMEM;
+    st = ids && labels && weights && all ? SW_OK : SW_E_NOMEM;
     const struct sw_shape shape = {2, {batch, tokens}};
     const struct sw_tensor tensors[] = {
         {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
-        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}}};
-    const struct sw_batch given = {tensors, 2};
+        {"labels", {.data = labels, .dtype = SW_I32, .shape = shape}},
+        {"weights", {.data = weights, .dtype = SW_F32, .shape = shape}}};
+    const struct sw_row_input rows[] = {
+        {"input_ids", ids}, {"labels", labels}, {"weights", weights}};
+    const struct sw_batch given = {tensors, weighted ? 3 : 2};
     for (int64_t i = 0; st >= 0 && i < n_batches; i += n) {
         double mine[2] = {0, 0};
         /* rows after the last one are blank */
-        st = sw_dataset_fetch(dataset, SW_SPLIT_VAL, (i + me) * batch, batch, ids, labels, NULL);
+        st = sw_dataset_fetch_inputs(dataset, SW_SPLIT_VAL, (i + me) * batch, batch, rows,
+                                     given.n_tensors);
         st = st < 0 ? st : sw_evaluate(engine, &given, &mine[0], &mine[1]);
         st = st < 0 ? st : gather(data, mine, all);
         for (int r = 0; st >= 0 && r < n && i + r < n_batches; r++) {
@@ -73,8 +78,25 @@ static sw_status sum_losses(const struct run *run, sw_engine *engine, sw_dataset
     }
     free(ids);
     free(labels);
+    free(weights);
     free(all);
     return st;
+}
+
+/* The sets of the configuration, and the weights of messages if the data has some; the caller frees
+ * them. */
+static sw_status choose_sets(const struct run *run, const sw_chat *chat, bool *weighted,
+                             const char ***out)
+{
+    *out = malloc((size_t)(run->sets.n + 1) * sizeof **out);
+    if (!*out) {
+        return SW_E_NOMEM;
+    }
+    for (int i = 0; i < run->sets.n; i++) {
+        (*out)[i] = run->sets.items[i];
+    }
+    (*out)[run->sets.n] = "spillway.token_weights=true";
+    return chat ? sw_data_has_weights(run->data.items, run->data.n, weighted) : SW_OK;
 }
 
 /* *out is NULL if the data is text. */
@@ -99,18 +121,20 @@ static void print_chat(const sw_chat *chat, const sw_dataset *dataset, const sw_
            (long long)sw_dataset_n_dropped(dataset, SW_SPLIT_VAL));
 }
 
-static void print_loss(bool json, double mean, double count)
+/* count: of targets; weighted: the sum of their weights */
+static void print_loss(bool json, bool weighted, double mean, double count)
 {
     const double loss = isnan(mean) ? fabs(mean) : mean; /* drop the sign of NaN, which C prints */
     if (!json) {
-        printf("loss %.6f, perplexity %.4f, %.0f targets\n", loss, exp(loss), count);
+        printf("loss %.6f, perplexity %.4f, ", loss, exp(loss));
+        printf(weighted ? "sum of weights %g\n" : "%.0f targets\n", count);
         return;
     }
     fputs("{\"loss\":", stdout);
     cli_print_number(loss, true);
     fputs(",\"perplexity\":", stdout);
     cli_print_number(exp(loss), true);
-    printf(",\"targets\":%.0f}\n", count);
+    printf(weighted ? ",\"weights\":%.17g}\n" : ",\"targets\":%.0f}\n", count);
 }
 
 static sw_status evaluate(const struct run *run, bool *started)
@@ -120,6 +144,8 @@ static sw_status evaluate(const struct run *run, bool *started)
     sw_engine *engine = NULL;
     sw_dataset *dataset = NULL;
     char batch[64];
+    const char **sets = NULL;
+    bool weighted = false;
     double sum = 0, count = 0;
     snprintf(batch, sizeof batch, "{\"train_micro_batch_size_per_gpu\": %lld}",
              (long long)run->batch);
@@ -127,11 +153,12 @@ static sw_status evaluate(const struct run *run, bool *started)
         cli_open_tokenizer(cli_tokenizer_folder(run->tokenizer, run->adapter, run->model),
                            run->model, run->no_bos, &tokenizer);
     st = st < 0 ? st : open_chat(run, tokenizer, &chat);
+    st = st < 0 ? st : choose_sets(run, chat, &weighted, &sets);
     const struct sw_engine_options options = {
         .config = {.path = run->config,
                    .text = run->config ? NULL : batch,
-                   .sets = run->sets.items,
-                   .n_sets = run->sets.n},
+                   .sets = sets,
+                   .n_sets = run->sets.n + weighted},
         .model = {.path = run->model,
                   .adapter = run->adapter,
                   .vocab_size = tokenizer ? sw_tokenizer_vocab_size(tokenizer) : 0},
@@ -159,15 +186,16 @@ static sw_status evaluate(const struct run *run, bool *started)
     }
     if (st >= 0) {
         *started = true;
-        st = sum_losses(run, engine, dataset, &sum, &count);
+        st = sum_losses(run, weighted, engine, dataset, &sum, &count);
     }
     if (st >= 0 && cli_leads(run->comm)) {
-        print_loss(run->json, count > 0 ? sum / count : NAN, count);
+        print_loss(run->json, weighted, count > 0 ? sum / count : NAN, count);
     }
     sw_dataset_close(dataset);
     sw_close(engine);
     sw_chat_close(chat);
     sw_tokenizer_close(tokenizer);
+    free(sets);
     return st;
 }
 

@@ -145,6 +145,11 @@ static bool nothing_but_smoothing(const struct sw_config *c)
     return c->spillway.label_smoothing >= 1;
 }
 
+static bool smoothed_weights(const struct sw_config *c)
+{
+    return c->spillway.token_weights && c->spillway.label_smoothing > 0;
+}
+
 static bool nothing_of_cosines(const struct sw_config *c)
 {
     return c->spillway.contrastive.scale <= 0;
@@ -384,6 +389,7 @@ static const struct rule impossible[] = {
     {"optimizer.params.nesterov", nesterov_without_momentum,
      "needs momentum above 0 and no dampening"},
     {"spillway.label_smoothing", nothing_but_smoothing, "wanted a number below 1"},
+    {"spillway.label_smoothing", smoothed_weights, "is not built beside spillway.token_weights"},
     {"spillway.preference.beta", nothing_of_preferences, "wanted a number above 0"},
     {"spillway.contrastive.scale", nothing_of_cosines, "wanted a number above 0"},
     {"spillway.lora.lora_dropout", nothing_into_adapters, "wanted a number below 1"},

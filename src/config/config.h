@@ -284,6 +284,7 @@ struct sw_spillway_config {
     double label_smoothing;                /* in [0, 1) */
     double capacity_factor;                /* 0 = no bound */
     double router_aux_loss, router_z_loss; /* weights; aux null: as the model's config.json says */
+    bool token_weights;                    /* labels of tokens have weights */
     bool packing;                    /* several documents per row, which do not see each other */
     int moments;                     /* enum sw_moments */
     double layer_decay;              /* 0 = none; groups are JSON: sw_config_value */

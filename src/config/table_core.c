@@ -587,6 +587,10 @@ static const struct config_field spillway_fields[] = {
            .flags = FIELD_NULL, BUILT),
     NUMBER("router_z_loss", AT(spillway.router_z_loss), "0", 0, HIGHEST,
            "weight of the mean square of log sum exp of the routers' scores", BUILT),
+    BOOL("token_weights", AT(spillway.token_weights), "false",
+         "batches of the task causal have weights, f32 [B,T]: the loss is the sum of weighted "
+         "losses of tokens over the sum of weights (default for chats with weights: true)",
+         BUILT),
     BOOL("packing", AT(spillway.packing), "false",
          "pack several documents or conversations into a row, by best-fit decreasing; they do not "
          "attend to each other, and positions restart",

@@ -153,13 +153,13 @@ static sw_status add_row(struct reading *in)
     for (int64_t i = 0; i < in->second.len; ++i) {
         SW_TRY(sw_ids_push(&in->first, in->second.ptr[i]));
     }
-    bool *wanted = sw_alloc("rows", (size_t)n + 1);
-    SW_TRY_ALLOC(wanted, "the rows");
+    float *weights = sw_alloc("rows", ((size_t)n + 1) * sizeof *weights);
+    SW_TRY_ALLOC(weights, "the rows");
     for (int64_t i = 0; i < n; ++i) {
-        wanted[i] = i >= n_prompt;
+        weights[i] = i >= n_prompt;
     }
-    const sw_status st = sw_rows_add(&in->corpus->rows, in->first.ptr, wanted, n, in->seq_len + 1);
-    sw_free(wanted);
+    const sw_status st = sw_rows_add(&in->corpus->rows, in->first.ptr, weights, n, in->seq_len + 1);
+    sw_free(weights);
     return st;
 }
 
@@ -230,7 +230,7 @@ static sw_status add_chat(struct reading *in, const struct sw_document *document
     SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
     SW_TRY(sw_chat_encode(in->chat, document->doc, document->line, &in->row));
     SW_TRY(check_ids(in, document->name, &in->row.ids));
-    return sw_rows_add(&in->corpus->rows, in->row.ids.ptr, in->row.wanted, in->row.ids.len,
+    return sw_rows_add(&in->corpus->rows, in->row.ids.ptr, in->row.weights, in->row.ids.len,
                        in->seq_len + 1);
 }
 
@@ -718,19 +718,69 @@ sw_status sw_data_kind_of(const char *const *files, int n_files, bool as_text,
     return SW_OK;
 }
 
+/* ---- weights ---- */
+
+static bool has_role(const struct sw_json *message, const char *key, const char *role)
+{
+    const struct sw_json *value = sw_json_get(message, key);
+    return value && value->type == SW_JSON_STRING && strcmp(value->string, role) == 0;
+}
+
+static sw_status look_for_weights(void *ctx, const struct sw_document *document)
+{
+    bool *found = ctx;
+    const bool turns = document->form == SW_CHAT_CONVERSATIONS;
+    const bool listed = turns || document->form == SW_CHAT_MESSAGES;
+    const struct sw_json *list =
+        listed ? sw_json_get(document->line, turns ? "conversations" : "messages") : NULL;
+    const struct sw_json *m = list && list->type == SW_JSON_ARRAY ? list->first : NULL;
+    for (; m && !*found; m = m->next) {
+        const bool answer = m->type == SW_JSON_OBJECT &&
+                            (turns ? has_role(m, "from", "gpt") || has_role(m, "from", "assistant")
+                                   : has_role(m, "role", "assistant"));
+        const struct sw_json *weight = answer ? sw_json_get(m, "weight") : NULL;
+        const bool number =
+            weight && (weight->type == SW_JSON_INT || weight->type == SW_JSON_FLOAT);
+        *found = number && weight->number != 0 && weight->number != 1;
+    }
+    return *found ? SW_E_STOP : SW_OK;
+}
+
+sw_status sw_data_has_weights(const char *const *files, int n_files, bool *out)
+{
+    struct sw_file_list list;
+    bool found = false;
+    sw_status st = SW_OK;
+    SW_TRY(sw_file_list_init(&list, files, n_files));
+    for (int i = 0; i < list.n && !found && st >= 0; ++i) {
+        if (sw_source_kind_of(list.paths[i]) == SW_SOURCE_JSONL) {
+            st = sw_source_read(list.paths[i], false, look_for_weights, &found);
+        }
+    }
+    sw_file_list_fini(&list);
+    if (st < 0 && !found) {
+        return st;
+    }
+    *out = found;
+    return SW_OK;
+}
+
 /* ---- fetching ---- */
 
 /* Output buffers of a row, [T] each. All but the first two may be NULL. */
 struct row_out {
     int32_t *ids, *labels, *mask, *positions, *segments;
+    float *weights;
 };
 
 static struct row_out row_of(const struct row_out *all, int64_t offset)
 {
-    return (struct row_out){all->ids + offset, all->labels + offset,
+    return (struct row_out){all->ids + offset,
+                            all->labels + offset,
                             all->mask ? all->mask + offset : NULL,
                             all->positions ? all->positions + offset : NULL,
-                            all->segments ? all->segments + offset : NULL};
+                            all->segments ? all->segments + offset : NULL,
+                            all->weights ? all->weights + offset : NULL};
 }
 
 static sw_status read_window(const struct sw_dataset *dataset, const struct corpus *corpus,
@@ -742,11 +792,15 @@ static sw_status read_window(const struct sw_dataset *dataset, const struct corp
     return sw_stream_read(&corpus->stream, first + n, 1, labels + n - 1);
 }
 
-static void put_token(const struct row_out *out, int64_t t, int32_t id, int32_t label,
+/* A label has a weight above 0. */
+static void put_token(const struct row_out *out, int64_t t, int32_t id, int32_t label, float weight,
                       int32_t position, int32_t segment)
 {
     out->ids[t] = id;
-    out->labels[t] = label;
+    out->labels[t] = weight > 0 ? label : SW_IGNORED_LABEL;
+    if (out->weights) {
+        out->weights[t] = weight;
+    }
     if (out->mask) {
         out->mask[t] = segment > 0;
     }
@@ -763,7 +817,7 @@ static void put_token(const struct row_out *out, int64_t t, int32_t id, int32_t 
 static void blank_row(const struct sw_dataset *dataset, const struct row_out *out)
 {
     for (int64_t t = 0; t < dataset->seq_len; ++t) {
-        put_token(out, t, 0, SW_IGNORED_LABEL, 0, 1);
+        put_token(out, t, 0, SW_IGNORED_LABEL, 0, 0, 1);
     }
 }
 
@@ -778,12 +832,12 @@ static void read_rows(const struct sw_dataset *dataset, const struct piece *part
         const int64_t document = part->packed ? part->first + part->packing.documents[d] : d;
         const struct sw_row row = sw_rows_at(&part->corpus->rows, document);
         for (int64_t i = 0; i + 1 < row.n; ++i, ++t) {
-            put_token(out, t, row.ids[i], row.wanted[i + 1] ? row.ids[i + 1] : SW_IGNORED_LABEL,
-                      (int32_t)i, (int32_t)(d - first + 1));
+            put_token(out, t, row.ids[i], row.ids[i + 1], row.weights[i + 1], (int32_t)i,
+                      (int32_t)(d - first + 1));
         }
     }
     for (; t < dataset->seq_len; ++t) {
-        put_token(out, t, dataset->pad, SW_IGNORED_LABEL, 0, 0);
+        put_token(out, t, dataset->pad, SW_IGNORED_LABEL, 0, 0, 0);
     }
 }
 
@@ -890,6 +944,11 @@ static sw_status read_row(const struct sw_dataset *dataset, const struct place *
                           const struct row_out *out)
 {
     const struct corpus *corpus = place->piece->corpus;
+    if (corpus->rows.has_weights && !out->weights) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "the data has weights of messages, which the loss needs: wanted "
+                       "spillway.token_weights");
+    }
     if (place->at < 0) {
         blank_row(dataset, out);
     } else if (corpus->shape == SHAPE_ROWS) {
@@ -897,7 +956,7 @@ static sw_status read_row(const struct sw_dataset *dataset, const struct place *
     } else {
         SW_TRY(read_window(dataset, corpus, place->at, out->ids, out->labels));
         for (int64_t t = 0; t < dataset->seq_len; ++t) {
-            put_token(out, t, out->ids[t], out->labels[t], (int32_t)t, 1);
+            put_token(out, t, out->ids[t], out->labels[t], 1, (int32_t)t, 1);
         }
     }
     return SW_OK;
@@ -962,6 +1021,10 @@ static sw_status name_inputs(const struct sw_row_input *inputs, int n_inputs, st
                  {"positions", &out->positions},
                  {"segments", &out->segments}};
     for (int i = 0; i < n_inputs; ++i) {
+        if (strcmp(inputs[i].name, SW_TASK_WEIGHTS) == 0) {
+            out->weights = inputs[i].data;
+            continue;
+        }
         size_t k = 0;
         while (k < SW_LEN(known) && strcmp(known[k].name, inputs[i].name) != 0) {
             k++;

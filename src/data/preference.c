@@ -153,12 +153,17 @@ static sw_status encode_chat(struct sw_task_reading *in, const struct sw_json_do
     SW_TRY_OR(done, check_answers(doc, list, response));
     SW_TRY_OR(done, sw_chat_encode(in->options->chat, line, sw_json_root(line), &in->chat_row));
     *begin = 0;
-    while (*begin < in->chat_row.ids.len && !in->chat_row.wanted[*begin]) {
+    const float *weights = in->chat_row.weights;
+    while (*begin < in->chat_row.ids.len && weights[*begin] == 0) {
         ++*begin;
     }
     *end = in->chat_row.ids.len;
-    while (*end > *begin && !in->chat_row.wanted[*end - 1]) {
+    while (*end > *begin && weights[*end - 1] == 0) {
         --*end;
+    }
+    if (*begin < *end && weights[*begin] != 1) {
+        st = SW_FAIL(SW_E_FORMAT, "%s: a response has the weight %g; responses have none but 1",
+                     sw_json_name(doc), (double)weights[*begin]);
     }
 done:
     sw_json_close(line);

@@ -44,6 +44,7 @@ static sw_value add_forward(struct sw_engine *e, const struct recipe *r, struct 
         .has_mask = e->options.inputs.mask && r->cache == 0,
         .is_packed = c->packing && r->cache == 0,
         .has_labels = r->labels,
+        .has_weights = c->token_weights,
         .want_logits = r->logits,
         .want_hidden = r->hidden,
         .smoothing = c->label_smoothing,

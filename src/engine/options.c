@@ -38,6 +38,32 @@ static sw_status check_smoothing(const struct sw_engine *e, const struct sw_engi
                    smoothing, task->name);
 }
 
+/* Weights of tokens are an input of the task causal; the loss of an imported graph takes none. */
+static sw_status check_token_weights(const struct sw_engine *e, const struct sw_engine_options *o)
+{
+    const struct sw_model *model = e->weights.model;
+    if (!e->config->spillway.token_weights || (!o->train.wanted && !o->evaluate.loss)) {
+        return SW_OK;
+    }
+    if (!model) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.token_weights: a forward of your own builds its own loss");
+    }
+    if (sw_onnx_is_import(model)) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "spillway.token_weights: %s is an ONNX file, whose loss takes no "
+                       "weights",
+                       o->model.path);
+    }
+    if (!sw_task_input_of(model->task, SW_TASK_WEIGHTS)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.token_weights: the task \"%s\" has no weights of tokens; wanted "
+                       "\"causal\"",
+                       model->task->name);
+    }
+    return SW_OK;
+}
+
 sw_status sw_engine_check_expert_axis(const struct sw_engine *e)
 {
     const struct sw_parallel_config *p = &e->config->parallel;
@@ -104,6 +130,7 @@ static sw_status check_task(const struct sw_engine *e, const struct sw_engine_op
 {
     const struct sw_task *task = e->weights.model->task;
     SW_TRY(check_smoothing(e, o));
+    SW_TRY(check_token_weights(e, o));
     SW_TRY(check_experts(e));
     SW_TRY(check_imported(e));
     if (e->config->spillway.packing && !sw_task_input_of(task, "segments")) {
@@ -162,8 +189,11 @@ sw_status sw_engine_open_source(struct sw_engine *e)
     e->weights.source.dtype = SW_F32;
     e->sizes.rows = 1;
     if (!o->model.path) {
-        return o->model.forward ? check_smoothing(e, o)
-                                : SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
+        if (!o->model.forward) {
+            return SW_FAIL(SW_E_ARG, "neither a model nor a forward is given");
+        }
+        SW_TRY(check_smoothing(e, o));
+        return check_token_weights(e, o);
     }
     if (o->model.forward) {
         return SW_FAIL(SW_E_ARG, "a model and a forward are both given");

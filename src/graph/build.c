@@ -820,6 +820,31 @@ sw_value sw_linear_token_losses(sw_graph *g, sw_value h, sw_value weight, sw_val
     return op < 0 ? SW_NO_VALUE : g->ops[op].out[0];
 }
 
+/* The sum of the products of elements of x and w, [1]. */
+static sw_value sum_of_products(sw_graph *g, sw_value x, sw_value w, int64_t n)
+{
+    const sw_value row = sw_reshape(g, x, SW_SHAPE(1, n));
+    return sw_reshape(g, sw_matmul(g, row, false, w, true), SW_SHAPE(1));
+}
+
+sw_value sw_weighted_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                          sw_value labels, sw_value weights, double cap)
+{
+    sw_value counts;
+    const sw_value x = sw_linear_token_losses(g, h, weight, bias, labels, cap, &counts);
+    if (x < 0 || !sw_graph_usable(g, weights, "weighted cross entropy")) {
+        return SW_NO_VALUE;
+    }
+    const int64_t n = sw_shape_elems(&info_of(g, x)->shape);
+    if (n != sw_shape_elems(&info_of(g, weights)->shape)) {
+        return sw_graph_bad_shapes(g, "weighted cross entropy", labels, weights,
+                                   "wants a weight for each label");
+    }
+    const sw_value w =
+        sw_reshape(g, sw_graph_cast(g, weights, info_of(g, x)->dtype), SW_SHAPE(1, n));
+    return mean_of(g, sum_of_products(g, x, w, n), sum_of_products(g, counts, w, n), n);
+}
+
 /* ---- losses of preferences ---- */
 
 sw_value sw_to_statistic(sw_graph *g, sw_value x)

@@ -400,6 +400,10 @@ sw_value sw_to_statistic(sw_graph *g, sw_value x);
  * is ignored. */
 sw_value sw_linear_token_losses(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
                                 sw_value labels, double cap, sw_value *out_counts);
+/* sw_linear_cross_entropy with a weight for each label, f32: the sum of weighted losses over the
+ * sum of weights. Weights of ignored labels do not count. */
+sw_value sw_weighted_linear_cross_entropy(sw_graph *g, sw_value h, sw_value weight, sw_value bias,
+                                          sw_value labels, sw_value weights, double cap);
 /* A loss between the rows of a micro-batch; see struct sw_preference_attrs. */
 struct sw_preference_spec {
     struct sw_preference_attrs attrs; /* has_reference and has_kinds follow from the values */

@@ -47,7 +47,7 @@ static sw_status choose_day(const struct sw_train_options *o, const char *from, 
 
 /* The message between ranks. Ranks that started on two sides of midnight take rank 0's date. */
 struct word {
-    int64_t kind, day;
+    int64_t kind, day, has_weights;
 };
 
 static sw_status share(sw_comm *comm, struct word *word)
@@ -63,6 +63,9 @@ static sw_status share(sw_comm *comm, struct word *word)
                          kinds[all[0].kind]);
         }
     }
+    for (int r = 0; r < n && st >= 0; r++) { /* ranks may see different files */
+        word->has_weights |= all[r].has_weights;
+    }
     word->day = st >= 0 ? all[0].day : 0;
     sw_free(all);
     return st;
@@ -71,7 +74,7 @@ static sw_status share(sw_comm *comm, struct word *word)
 sw_status sw_job_chat_choose(const struct sw_train_options *o, bool preferences, const char *from,
                              sw_comm *comm, struct sw_job_chat *out)
 {
-    struct word word = {SW_DATA_TEXT, 0};
+    struct word word = {SW_DATA_TEXT, 0, 0};
     out->preferences = preferences;
     if (preferences && o->loss_on) {
         return SW_FAIL(SW_E_ARG, "--loss-on: a preference is on the last answer of a chat");
@@ -84,11 +87,18 @@ sw_status sw_job_chat_choose(const struct sw_train_options *o, bool preferences,
     if (out->kind != SW_DATA_TEXT && (!comm || sw_comm_rank(comm) == 0)) {
         SW_TRY(choose_day(o, from, &word.day));
     }
+    if (out->kind == SW_DATA_CHATS && !preferences) {
+        bool train = false, val = false;
+        SW_TRY(sw_data_has_weights(o->data, o->n_data, &train));
+        SW_TRY(sw_data_has_weights(o->val_data, o->n_val_data, &val));
+        word.has_weights = train || val;
+    }
     word.kind = out->kind;
     if (comm) {
         SW_TRY(share(comm, &word));
     }
     out->day = word.day;
+    out->has_weights = word.has_weights;
     return SW_OK;
 }
 

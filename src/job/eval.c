@@ -145,7 +145,7 @@ static sw_status open_dataset(struct eval *e)
 static sw_status open_rows(struct eval *e)
 {
     const struct sw_engine_facts facts = sw_engine_facts(e->engine);
-    return sw_job_rows_open(e->task.task, &facts.sizes, false, 1, &e->rows);
+    return sw_job_rows_open(e->task.task, &facts, 1, &e->rows);
 }
 
 /* ---- the reference of preferences ---- */

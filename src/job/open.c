@@ -113,13 +113,16 @@ static sw_status make_edits(struct job *job)
 {
     const struct sw_train_options *o = job->options;
     struct sw_job_edits *e = &job->edits;
-    e->items = sw_alloc("train", (size_t)(o->n_sets + 3) * sizeof *e->items);
+    e->items = sw_alloc("train", (size_t)(o->n_sets + 4) * sizeof *e->items);
     SW_TRY_ALLOC(e->items, "the configuration");
     for (e->n = 0; e->n < o->n_sets; e->n++) {
         e->items[e->n] = o->sets[e->n];
     }
     if (job->chat.chat && sw_job_is_text(job)) {
         e->items[e->n++] = "spillway.loss:=tokens";
+    }
+    if (job->chat.has_weights) {
+        e->items[e->n++] = "spillway.token_weights:=true";
     }
     if (o->config_path || o->config_text) {
         e->items[e->n++] = default_optimizer;
@@ -337,7 +340,7 @@ sw_status sw_job_make_batches(struct job *job)
     if (sw_job_counts_metrics(job) && sw_job_has_score(job)) {
         SW_TRY(sw_job_measure_open(job->engine, job->task.task, &job->measure));
     }
-    SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, n, &job->rows));
+    SW_TRY(sw_job_rows_open(job->task.task, &job->facts, n, &job->rows));
     return sw_job_open_contrast(job);
 }
 
@@ -431,7 +434,7 @@ struct sw_tokenizer *sw_train_setup_tokenizer(const struct sw_train_setup *setup
 /* Compares the samples of all ranks. An error names the ranks that differ. */
 static sw_status agree_on_data(struct job *job)
 {
-    SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, job->packed, 1, &job->rows));
+    SW_TRY(sw_job_rows_open(job->task.task, &job->facts, 1, &job->rows));
     const sw_status st = sw_job_agree(job->comm, job->dataset, &job->rows, "");
     sw_job_rows_close(&job->rows);
     return st;

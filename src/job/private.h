@@ -52,8 +52,9 @@ struct sw_job_rows {
     struct sw_tensor *tensors; /* [n, n_inputs] */
     struct sw_batch *batches;  /* [n] */
 };
-sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_task_sizes *sizes,
-                           bool packed, int64_t n, struct sw_job_rows *out);
+/* n: batches */
+sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_engine_facts *facts,
+                           int64_t n, struct sw_job_rows *out);
 void sw_job_rows_close(struct sw_job_rows *rows);
 /* Fetches the rows of samples from `first` on into batch i. */
 sw_status sw_job_rows_fetch(const struct sw_job_rows *rows, const sw_dataset *dataset,
@@ -138,6 +139,7 @@ static inline bool sw_job_goes_on(const struct sw_train_options *options)
 struct sw_job_chat {
     enum sw_data_kind kind;
     bool preferences; /* responses to compare: the loss is on the last answer */
+    bool has_weights; /* of answers, other than 0 and 1 */
     int64_t day;      /* the date given to the template */
     sw_chat *chat;    /* owned; NULL: the data needs no chat */
 };

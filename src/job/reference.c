@@ -233,7 +233,7 @@ static sw_status compute(struct job *job, const char *model, struct sw_job_refer
     char path[PATH_MAX];
     SW_TRY(sw_job_open_reference(job, model));
     SW_TRY(sw_job_open_dataset(job));
-    SW_TRY(sw_job_rows_open(job->task.task, &job->facts.sizes, false, 1, &job->rows));
+    SW_TRY(sw_job_rows_open(job->task.task, &job->facts, 1, &job->rows));
     r->rows = sw_dataset_hash_sides(job->dataset);
     for (int i = 0; i < 2; i++) {
         r->n[i] = sw_dataset_n_samples(job->dataset, (enum sw_split)i);

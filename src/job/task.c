@@ -315,23 +315,27 @@ void sw_job_task_close(struct sw_job_task *task)
 /* ---- batches ---- */
 
 /* Inputs that only packed rows need are left out otherwise: counted positions and document ids.
- * Text needs no attention mask: it would be all ones. */
-static bool is_given(const struct sw_task *task, const struct sw_task_input *input, bool packed)
+ * Text needs no attention mask: it would be all ones; and weights only if labels have some. */
+static bool is_given(const struct sw_task *task, const struct sw_task_input *input,
+                     const struct sw_spillway_config *c)
 {
     const bool text = task->rows == SW_ROWS_TEXT;
     const bool of_packed =
         input->absent == SW_ABSENT_COUNTED || strcmp(input->name, "segments") == 0;
-    return of_packed ? packed : !(text && input->absent == SW_ABSENT_ONES);
+    return of_packed                                   ? c->packing
+           : strcmp(input->name, SW_TASK_WEIGHTS) == 0 ? c->token_weights
+                                                       : !(text && input->absent == SW_ABSENT_ONES);
 }
 
-sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_task_sizes *sizes,
-                           bool packed, int64_t n, struct sw_job_rows *out)
+sw_status sw_job_rows_open(const struct sw_task *task, const struct sw_engine_facts *facts,
+                           int64_t n, struct sw_job_rows *out)
 {
+    const struct sw_task_sizes *sizes = &facts->sizes;
     size_t bytes = 0, at = 0;
     struct sw_job_rows *r = out;
     *r = (struct sw_job_rows){.batch = sizes->of[SW_DIM_BATCH] / sw_task_rows(task), .n = n};
     for (int i = 0; i < task->n_inputs; i++) {
-        if (is_given(task, &task->inputs[i], packed)) {
+        if (is_given(task, &task->inputs[i], &facts->config->spillway)) {
             struct sw_view *view = &r->views[r->n_inputs];
             r->names[r->n_inputs++] = task->inputs[i].name;
             *view = (struct sw_view){.dtype = task->inputs[i].dtype,

@@ -137,6 +137,11 @@ void sw_head_linear_term(struct sw_head *head, int i, sw_value h, sw_value read,
     }
     if (head->spec->has_labels && sw_task_rows(head->model->task) > 1) {
         add_term(head, i, token_preference(head, i, h, weight, bias, cap));
+    } else if (head->spec->has_labels && head->spec->has_weights) {
+        const sw_value weights = sw_model_input(g, head->model, head->spec, SW_TASK_WEIGHTS);
+        add_term(
+            head, i,
+            sw_weighted_linear_cross_entropy(g, h, weight, bias, labels_of(head, i), weights, cap));
     } else if (head->spec->has_labels) {
         add_term(head, i,
                  sw_smoothed_linear_cross_entropy(g, h, weight, bias, labels_of(head, i), cap,

@@ -18,6 +18,7 @@ struct sw_forward_spec {
     int64_t targets;       /* target tokens of an encoder-decoder */
     bool has_mask;         /* decoders take attention_mask; encoders always do */
     bool has_labels;       /* output "loss" */
+    bool has_weights;      /* labels of tokens have weights: weights f32 [B,T] */
     bool want_logits;      /* outputs of the task's losses; with a cache, logits are [B,V] */
     bool want_hidden; /* outputs "hidden.I": the input of layer I; the last is the head's input */
     bool is_packed;   /* rows hold several documents: positions i32 [B,T], segments i32 [B,T] */

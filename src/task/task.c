@@ -23,6 +23,8 @@
 #define PIXELS    {"pixel_values", NULL, SW_F32, IMAGE, SW_PAD_ZERO, SW_ABSENT_REFUSED, false}
 #define LABEL_EACH(dim) \
     {"labels", NULL, SW_I32, ROW_OF(dim), SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
+#define WEIGHTS \
+    {SW_TASK_WEIGHTS, NULL, SW_F32, ROW_OF(SW_DIM_TOKENS), SW_PAD_ZERO, SW_ABSENT_ONES, true}
 #define LABEL_ROW(name) {(name), NULL, SW_I32, ONE_A_ROW, SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
 #define NUMBERS \
     {"labels", NULL, SW_F32, ROW_OF(SW_DIM_LABELS), SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
@@ -30,8 +32,8 @@
     {(name), NULL, SW_F32, ONE_A_ROW, SW_PAD_IGNORED, SW_ABSENT_REFUSED, true}
 // clang-format on
 
-static const struct sw_task_input causal_inputs[] = {IDS, MASK, POSITIONS, SEGMENTS,
-                                                     LABEL_EACH(SW_DIM_TOKENS)};
+static const struct sw_task_input causal_inputs[] = {
+    IDS, MASK, POSITIONS, SEGMENTS, LABEL_EACH(SW_DIM_TOKENS), WEIGHTS};
 static const struct sw_task_input token_inputs[] = {IDS,       MASK,     TYPES,
                                                     POSITIONS, SEGMENTS, LABEL_EACH(SW_DIM_TOKENS)};
 static const struct sw_task_input pretrain_inputs[] = {

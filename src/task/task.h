@@ -149,6 +149,8 @@ static inline int sw_task_rows(const struct sw_task *task)
     return task->rows == SW_ROWS_PREFERENCES || task->rows == SW_ROWS_CONTRAST ? 2 : 1;
 }
 #define SW_TASK_OFFSETS "offsets"
+/* Name of the input with the weights of labels, above 0 for those that are not ignored. */
+#define SW_TASK_WEIGHTS "weights"
 /* Name of the input with the log-probabilities of the reference model. */
 #define SW_TASK_REFERENCE "reference_log_probs"
 

@@ -45,7 +45,8 @@ static bool same_mask(const struct sw_chat_row *row, const struct sw_json *mask)
 {
     const struct sw_json *one = mask->first;
     int64_t i = 0;
-    for (; one && i < row->ids.len && row->wanted[i] == (one->integer == 1); one = one->next) {
+    for (; one && i < row->ids.len && (row->weights[i] > 0) == (one->integer == 1);
+         one = one->next) {
         i++;
     }
     return !one && i == row->ids.len;
@@ -214,7 +215,8 @@ static void check_line(sw_chat *chat, const char *line, const char *wanted)
         fail_msg("%s: %s", line, sw_error_message());
     }
     for (int64_t i = 0; i <= row.ids.len; ++i) {
-        const bool before = i > 0 && row.wanted[i - 1], here = i < row.ids.len && row.wanted[i];
+        const bool before = i > 0 && row.weights[i - 1] > 0,
+                   here = i < row.ids.len && row.weights[i] > 0;
         if (before != here) {
             sw_str_putc(&marked, here ? '[' : ']');
         }
@@ -317,6 +319,33 @@ static void an_answer_of_weight_0_does_not_count(void **state)
     chat = open_chat(marked, SW_LOSS_ON_LAST);
     check_line(chat, "{\"messages\":[" Q "," A "," Q "," A0 "]}", "q?a!q?a!");
     sw_chat_close(chat);
+}
+
+/* Tokens of each answer have its weight, with and without generation blocks. */
+static void answers_have_their_weights(void **state)
+{
+    (void)state;
+    static const char line[] = "{\"messages\":[" Q "," A "," Q ",{\"role\":\"assistant\","
+                               "\"content\":\"a\",\"weight\":0.25}," Q "," A0 "]}";
+    static const char marked[] =
+        LOOP "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}!{% endgeneration %}"
+             "{% else %}{{ m.content }}?{% endif %}{% endfor %}";
+    static const char *const templates[] = {NULL, marked};
+    for (size_t i = 0; i < SW_LEN(templates); i++) {
+        struct sw_chat_row row = {0};
+        sw_chat *chat = open_chat(templates[i], SW_LOSS_ON_ANSWERS);
+        int n[2] = {0, 0};
+        assert_int_equal(encode(chat, line, &row), SW_OK);
+        for (int64_t t = 0; t < row.ids.len; t++) {
+            assert_true(row.weights[t] == 0 || row.weights[t] == 0.25f || row.weights[t] == 1);
+            n[0] += row.weights[t] == 1;
+            n[1] += row.weights[t] == 0.25f;
+        }
+        assert_int_equal(n[0], 2); /* a letter and the end */
+        assert_int_equal(n[1], 2);
+        sw_chat_row_fini(&row);
+        sw_chat_close(chat);
+    }
 }
 
 /* Without a special token an answer ends where the texts with and without later messages differ. */
@@ -453,7 +482,7 @@ static void expect_wanted(const sw_tokenizer *words, const char *template, const
     assert_int_equal(sw_chat_open(&options, &chat), SW_OK);
     assert_int_equal(encode(chat, line, &row), SW_OK);
     for (int64_t i = 0; i < row.ids.len; i++) {
-        sw_str_printf(&found, row.wanted[i] ? "[%d]" : "%d", (int)row.ids.ptr[i]);
+        sw_str_printf(&found, row.weights[i] > 0 ? "[%d]" : "%d", (int)row.ids.ptr[i]);
     }
     assert_string_equal(sw_str_text(&found), wanted);
     sw_str_fini(&found);
@@ -563,8 +592,8 @@ static void what_is_wrong_with_a_line_is_named(void **state)
          "{\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "roles: user and assistant"},
         {LOOP "{{ m.content.nothing.there }}{% endfor %}", "{\"messages\":[" Q "]}",
          "own.jinja:1:"},
-        {NULL, "{\"messages\":[" Q ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}]}",
-         "the weight of message 1 is not 0 or 1"},
+        {NULL, "{\"messages\":[" Q ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":-1}]}",
+         "the weight of message 1 is not a number from 0"},
         {NULL, "{\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"weight\":1}," A "]}",
          "the weight of message 0 is 1"},
         {LOOP "{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}",
@@ -781,6 +810,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_loss_is_on_answers_or_the_last_or_all),
     cmocka_unit_test(generation_blocks_decide),
     cmocka_unit_test(an_answer_of_weight_0_does_not_count),
+    cmocka_unit_test(answers_have_their_weights),
     cmocka_unit_test(an_answer_without_an_end_token_ends_where_texts_part),
     cmocka_unit_test(every_answer_counts_whatever_the_template),
     cmocka_unit_test(an_end_token_that_takes_in_spaces_ends_an_answer),

@@ -53,6 +53,48 @@ static void rows_are_cut_at_the_end_or_left_out(void **state)
     sw_chat_close(chat);
 }
 
+/* A label has the weight of its answer; fetching without weights is refused. */
+static void rows_have_weights_of_their_answers(void **state)
+{
+    (void)state;
+    enum { T = 48 };
+    sw_dataset *dataset = NULL;
+    sw_chat *chat = open_chat();
+    bool found;
+    const char *file =
+        sw_test_write_text(2, "weighted.jsonl",
+                           "{\"messages\":[" Q "," A "," Q
+                           ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}]}\n");
+    const char *plain = sw_test_write_text(
+        3, "plain.jsonl",
+        "{\"messages\":[" Q ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0}," Q "," A
+        "]}\n{\"messages\":[{\"role\":\"user\",\"content\":\"q\",\"weight\":0.5}," A "]}\n");
+    const struct sw_dataset_options options = {
+        .files = &file, .n_files = 1, .tokenizer = tokenizer, .seq_len = T, .chat = chat};
+    int32_t ids[T], labels[T], n_whole = 0, n_half = 0;
+    float weights[T];
+    const struct sw_row_input rows[] = {
+        {"input_ids", ids}, {"labels", labels}, {"weights", weights}};
+    assert_int_equal(sw_data_has_weights(&plain, 1, &found), SW_OK);
+    assert_false(found);
+    assert_int_equal(sw_data_has_weights(&file, 1, &found), SW_OK);
+    assert_true(found);
+    assert_int_equal(sw_dataset_open(&options, &dataset), SW_OK);
+    assert_int_equal(sw_dataset_fetch_inputs(dataset, SW_SPLIT_TRAIN, 0, 1, rows, 3), SW_OK);
+    for (int t = 0; t < T; ++t) {
+        assert_int_equal(labels[t] != SW_IGNORED_LABEL, weights[t] > 0);
+        n_half += weights[t] == 0.5f;
+        n_whole += weights[t] == 1;
+    }
+    assert_int_equal(n_whole, 2); /* a letter and the end */
+    assert_int_equal(n_half, 2);
+    assert_int_equal(sw_dataset_fetch(dataset, SW_SPLIT_TRAIN, 0, 1, ids, labels, NULL),
+                     SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "spillway.token_weights"));
+    sw_dataset_close(dataset);
+    sw_chat_close(chat);
+}
+
 static void expect_data(const char *text, sw_chat *chat, enum sw_data_kind kind, const char *wanted)
 {
     sw_dataset *dataset = NULL;
@@ -162,6 +204,7 @@ static int tear_down(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_are_cut_at_the_end_or_left_out),
+    cmocka_unit_test(rows_have_weights_of_their_answers),
     cmocka_unit_test(a_file_is_of_one_kind),
     cmocka_unit_test(packed_rows_hold_documents_that_begin_anew),
 };

@@ -154,8 +154,10 @@ static sw_status open_data(void *ctx, sw_comm *comm)
                                                .seed = 1};
     st = st < 0 ? st : sw_dataset_open(&options, &dataset);
     struct sw_job_rows rows = {0};
-    const struct sw_task_sizes sizes = {{[SW_DIM_BATCH] = 2, [SW_DIM_TOKENS] = 8}};
-    st = st < 0 ? st : sw_job_rows_open(sw_task_of("causal"), &sizes, false, 1, &rows);
+    const struct sw_config config = {0};
+    const struct sw_engine_facts facts = {.config = &config,
+                                          .sizes = {{[SW_DIM_BATCH] = 2, [SW_DIM_TOKENS] = 8}}};
+    st = st < 0 ? st : sw_job_rows_open(sw_task_of("causal"), &facts, 1, &rows);
     st = st < 0 ? st : sw_job_agree(comm, dataset, &rows, is_odd && odd->set ? odd->set : "5 0");
     sw_job_rows_close(&rows);
     sw_dataset_close(dataset);
