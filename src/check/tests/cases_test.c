@@ -82,7 +82,7 @@ static int check_folder(const char *folder)
 static void own_cases_pass(void **state)
 {
     (void)state;
-    assert_int_equal(check_folder(own), 25);
+    assert_int_equal(check_folder(own), 28);
 }
 
 /* Graphs of ONNX files by both exporters of PyTorch, also on two ranks with everything on disk in
