@@ -167,10 +167,14 @@ sw_status sw_hf_folder_commit(struct sw_hf_folder_writer *writer);
 void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 
 /* Copies the files of a model folder that are neither weights nor config.json nor its card
- * (tokenizer, generation settings, licence, ..) unchanged; subfolders and hidden files are left
- * out. So is, with a warning, a link out of the folder, except to the blobs of the hub cache that
- * the folder is a snapshot of. */
+ * (tokenizer, generation settings, licence, ..) unchanged, and the subfolders of modules that
+ * modules.json names (sentence-transformers). Other subfolders and hidden files are left out. So
+ * is, with a warning, a link out of the folder, except to the blobs of the hub cache that the
+ * folder is a snapshot of. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
+/* Writes modules.json and 1_Pooling/config.json, by which sentence-transformers reads the folder:
+ * vectors of `width` elements, the mean over tokens or the first token. */
+sw_status sw_hf_save_pooling(const char *folder, int64_t width, bool first_token);
 
 /* Whether two paths are the same folder. False if one of them does not exist. */
 bool sw_hf_is_same_folder(const char *a, const char *b);

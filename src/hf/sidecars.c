@@ -153,6 +153,129 @@ bool sw_hf_is_same_folder(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* A folder's entry is copied if `takes` says so; NULL takes all. */
+static sw_status copy_entries(const char *src_path, const char *dst_path,
+                              const struct allowed *allowed, bool (*takes)(const char *name))
+{
+    DIR *dir = opendir(src_path);
+    if (!dir) {
+        return SW_FAIL(SW_E_IO, "cannot list %s: %s", src_path, strerror(errno));
+    }
+    sw_status st = SW_OK;
+    const struct dirent *entry;
+    while (st == SW_OK && (entry = readdir(dir)) != NULL) {
+        if (!takes || takes(entry->d_name)) {
+            st = copy_entry(src_path, dst_path, entry->d_name, allowed);
+        }
+    }
+    closedir(dir);
+    return st;
+}
+
+/* ---- modules of sentence-transformers ---- */
+
+static const char modules_name[] = "modules.json", pooling_name[] = "1_Pooling";
+
+/* The subfolder of a module; NULL: the module lies in the model's folder, or its path leads
+ * elsewhere. */
+static const char *subfolder_of(const struct sw_json *module)
+{
+    const struct sw_json *path = sw_json_get(module, "path");
+    const char *name = path && path->type == SW_JSON_STRING ? path->string : "";
+    return *name && *name != '.' && !strchr(name, '/') ? name : NULL;
+}
+
+static sw_status copy_module(const char *src_path, const char *dst_path, const char *name,
+                             const struct allowed *allowed)
+{
+    char *src = sw_hf_join(src_path, name), *dst = sw_hf_join(dst_path, name);
+    struct stat info;
+    sw_status st = src && dst ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", dst_path);
+    if (st >= 0 && lstat(src, &info) == 0 && S_ISDIR(info.st_mode)) { /* Normalize may have none */
+        st = sw_mkdirs(dst);
+        st = st < 0 ? st : copy_entries(src, dst, allowed, NULL);
+    }
+    sw_free(dst);
+    sw_free(src);
+    return st;
+}
+
+/* Copies the subfolders that modules.json names; without such a file it does nothing. */
+static sw_status copy_modules(const char *src_path, const char *dst_path,
+                              const struct allowed *allowed)
+{
+    char *file = sw_hf_join(src_path, modules_name);
+    SW_TRY_ALLOC(file, src_path);
+    struct sw_json_doc *doc = NULL;
+    struct stat info;
+    sw_status st = stat(file, &info) == 0 ? sw_json_read(file, SW_JSON_STRICT, &doc) : SW_OK;
+    const struct sw_json *list = doc ? sw_json_root(doc) : NULL;
+    const struct sw_json *m = list && list->type == SW_JSON_ARRAY ? list->first : NULL;
+    for (; m && st >= 0; m = m->next) {
+        const char *name = m->type == SW_JSON_OBJECT ? subfolder_of(m) : NULL;
+        st = name ? copy_module(src_path, dst_path, name, allowed) : SW_OK;
+    }
+    sw_json_close(doc);
+    sw_free(file);
+    return st;
+}
+
+static sw_status write_text(const char *folder, const char *name, const char *text)
+{
+    char *file = sw_hf_join(folder, name);
+    SW_TRY_ALLOC(file, folder);
+    const sw_status st = sw_file_write_atomic(file, text, strlen(text));
+    sw_free(file);
+    return st;
+}
+
+/* Warns of modules of the base that training left out, such as Dense. */
+static sw_status warn_of_modules(const char *folder)
+{
+    struct sw_json_doc *doc = NULL;
+    struct stat info;
+    char *file = sw_hf_join(folder, modules_name);
+    SW_TRY_ALLOC(file, folder);
+    const sw_status st = stat(file, &info) == 0 ? sw_json_read(file, SW_JSON_STRICT, &doc) : SW_OK;
+    const struct sw_json *list = doc ? sw_json_root(doc) : NULL;
+    const struct sw_json *m = list && list->type == SW_JSON_ARRAY ? list->first : NULL;
+    for (; m; m = m->next) {
+        const struct sw_json *type = m->type == SW_JSON_OBJECT ? sw_json_get(m, "type") : NULL;
+        const char *name = type && type->type == SW_JSON_STRING ? type->string : "";
+        if (*name && !ends_with(name, ".Transformer") && !ends_with(name, ".Pooling") &&
+            !ends_with(name, ".Normalize")) {
+            sw_log(SW_LOG_WARN, "%s: the module %s is neither trained nor exported", file, name);
+        }
+    }
+    sw_json_close(doc);
+    sw_free(file);
+    return st;
+}
+
+sw_status sw_hf_save_pooling(const char *folder, int64_t width, bool first_token)
+{
+    static const char modules[] = "[\n"
+                                  "  {\"idx\": 0, \"name\": \"0\", \"path\": \"\", "
+                                  "\"type\": \"sentence_transformers.models.Transformer\"},\n"
+                                  "  {\"idx\": 1, \"name\": \"1\", \"path\": \"1_Pooling\", "
+                                  "\"type\": \"sentence_transformers.models.Pooling\"}\n"
+                                  "]\n";
+    char text[256];
+    SW_TRY(warn_of_modules(folder));
+    snprintf(text, sizeof text,
+             "{\n  \"word_embedding_dimension\": %lld,\n  \"pooling_mode_cls_token\": %s,\n"
+             "  \"pooling_mode_mean_tokens\": %s,\n  \"pooling_mode_max_tokens\": false,\n"
+             "  \"pooling_mode_mean_sqrt_len_tokens\": false\n}\n",
+             (long long)width, first_token ? "true" : "false", first_token ? "false" : "true");
+    char *sub = sw_hf_join(folder, pooling_name);
+    SW_TRY_ALLOC(sub, folder);
+    sw_status st = sw_mkdirs(sub);
+    st = st < 0 ? st : write_text(sub, "config.json", text);
+    sw_free(sub);
+    SW_TRY(st);
+    return write_text(folder, modules_name, modules);
+}
+
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path)
 {
     SW_TRY(sw_mkdirs(dst_path));
@@ -161,18 +284,6 @@ sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path)
     }
     struct allowed allowed;
     SW_TRY(find_allowed(src_path, &allowed));
-    DIR *dir = opendir(src_path);
-    if (!dir) {
-        return SW_FAIL(SW_E_IO, "cannot list %s: %s", src_path, strerror(errno));
-    }
-    sw_status st = SW_OK;
-    const struct dirent *entry;
-    while (st == SW_OK && (entry = readdir(dir)) != NULL) {
-        if (is_sidecar(entry->d_name)) {
-            st = copy_entry(src_path, dst_path, entry->d_name, &allowed);
-        }
-    }
-    closedir(dir);
-    SW_TRY(st);
-    return SW_OK;
+    SW_TRY(copy_entries(src_path, dst_path, &allowed, is_sidecar));
+    return copy_modules(src_path, dst_path, &allowed);
 }

@@ -86,6 +86,10 @@ sw_status sw_job_save_beside(const struct job *job)
     if (model) {
         SW_TRY(sw_hf_copy_sidecars(model, path));
     }
+    if (sw_job_is_contrast(job)) { /* takes precedence over the pooling of the base */
+        SW_TRY(sw_hf_save_pooling(path, job->facts.weights->model->width,
+                                  job->facts.config->spillway.contrastive.pooling == 1));
+    }
     if (!job->tokenizer) {
         return SW_OK;
     }

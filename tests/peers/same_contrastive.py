@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the same small BERT on the same pairs of texts here and in PyTorch, with the loss of sentence-transformers'
 MultipleNegativesRankingLoss over all pairs of a step, and compares losses: same_contrastive.py SPILLWAY [STEPS]. Here a step is
-cut into micro-batches, and runs on one rank and on two. Wants torch and transformers; without them it says so and ends with 77."""
-import json, os, pathlib, random, subprocess, sys, tempfile
+cut into micro-batches, and runs on one rank and on two. Wants torch and transformers; without them it says so and ends with 77.
+Where sentence-transformers is installed, it reads the exported folder, and its vectors are compared with those of embed."""
+import importlib.util, json, os, pathlib, random, subprocess, sys, tempfile
 
 try:
     import torch
@@ -25,6 +26,19 @@ def text():
 
 pairs = [{"anchor": text(), "positive": text()} for _ in range(PAIRS)]
 worst = 0
+
+
+def same_vectors(folder, pooling):
+    """The largest difference of a vector of sentence-transformers from that of embed."""
+    from sentence_transformers import SentenceTransformer
+    texts = [p["anchor"] for p in pairs]
+    theirs = SentenceTransformer(folder, device="cpu").encode(texts, normalize_embeddings=True)
+    run = subprocess.run([program, "embed", "--model", folder, "--pool", pooling, "--normalize", "--json"], check=True,
+                         capture_output=True, text=True, input="".join(t + "\n" for t in texts))
+    ours = [json.loads(line)["embedding"] for line in run.stdout.splitlines()]
+    return abs(torch.tensor(ours) - torch.tensor(theirs)).max().item()
+
+
 with tempfile.TemporaryDirectory() as work:
     pathlib.Path(work, "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]) + "\n")
     tokenizer = BertTokenizerFast(os.path.join(work, "vocab.txt"))
@@ -44,7 +58,7 @@ with tempfile.TemporaryDirectory() as work:
         for ranks in (1, 2):
             out = os.path.join(work, f"run-{pooling}-{ranks}")
             run = subprocess.run([program, "train", "--model", "base", "--task", "contrastive", "--data", "pairs.jsonl", "--deepspeed",
-                                  "ds.json", "--seq-len", str(T), "--steps", str(steps), "--no-export", "--ranks", str(ranks),
+                                  "ds.json", "--seq-len", str(T), "--steps", str(steps), "--ranks", str(ranks),
                                   "--output", out], cwd=work, capture_output=True, text=True)
             if run.returncode != 0:
                 print(run.stderr.strip())
@@ -72,5 +86,9 @@ with tempfile.TemporaryDirectory() as work:
             worst = max(worst, apart)
             print(f"{pooling} step {step + 1}: loss {loss:.8f} and {theirs.item():.8f}, {apart:.1e} apart")
         assert len(ours[1]) == steps
+        if importlib.util.find_spec("sentence_transformers"):
+            apart = same_vectors(os.path.join(work, f"run-{pooling}-1", "model"), pooling)
+            print(f"{pooling}: vectors of sentence-transformers are at most {apart:.1e} apart")
+            assert apart < 1e-5
 print(f"losses differ by at most {worst:.1e}")
 sys.exit(0 if worst < 1e-4 else 1)

@@ -379,6 +379,49 @@ static void test_sidecars(void **state)
     clear_folder();
 }
 
+static void put_at(const char *root, const char *name, const char *text)
+{
+    char path[TEST_PATH_CAP];
+    test_join(path, root, name);
+    assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
+}
+
+/* The subfolders that modules.json names are copied with their weights, others and paths that lead
+ * out of the folder are not. */
+static void test_modules_are_copied(void **state)
+{
+    (void)state;
+    char source[] = "/tmp/spillway-modules-XXXXXX", command[TEST_PATH_CAP * 2];
+    assert_non_null(mkdtemp(source));
+    snprintf(command, sizeof command, "mkdir %s/1_Pooling %s/2_Dense %s/onnx", source, source,
+             source);
+    assert_int_equal(system(command), 0);
+    put_at(source, "modules.json",
+           "[{\"path\": \"\"}, {\"path\": \"1_Pooling\"}, {\"path\": \"2_Dense\"}, "
+           "{\"path\": \"3_Normalize\"}, {\"path\": \"..\"}, {\"path\": \"/etc\"}]");
+    put_at(source, "1_Pooling/config.json", "pooling");
+    put_at(source, "2_Dense/model.safetensors", "dense");
+    put_at(source, "onnx/model.onnx", "graph");
+    assert_int_equal(sw_hf_copy_sidecars(source, test_folder()), SW_OK);
+    assert_true(has("modules.json"));
+    assert_true(has("1_Pooling/config.json"));
+    assert_true(has("2_Dense/model.safetensors"));
+    assert_false(has("onnx"));
+    assert_false(has("3_Normalize"));
+    assert_int_equal(sw_hf_save_pooling(test_folder(), 48, true), SW_OK);
+    struct sw_json_doc *doc = NULL;
+    char path[TEST_PATH_CAP];
+    test_join(path, test_folder(), "1_Pooling/config.json");
+    assert_int_equal(sw_json_read(path, SW_JSON_STRICT, &doc), SW_OK);
+    assert_int_equal(sw_json_get(sw_json_root(doc), "word_embedding_dimension")->integer, 48);
+    assert_true(sw_json_get(sw_json_root(doc), "pooling_mode_cls_token")->boolean);
+    sw_json_close(doc);
+    snprintf(command, sizeof command, "rm -r %s %s/1_Pooling %s/2_Dense", source, test_folder(),
+             test_folder());
+    assert_int_equal(system(command), 0);
+    clear_folder();
+}
+
 static void expect_base_name(const char *root, const char *sub, const char *wanted)
 {
     char path[TEST_PATH_CAP], name[64];
@@ -442,15 +485,11 @@ static int begin(char **argv)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_rewrite_recorded),
-    cmocka_unit_test(test_open_recorded),
-    cmocka_unit_test(test_shard_sizes),
-    cmocka_unit_test(test_index_text),
-    cmocka_unit_test(test_damaged_index),
-    cmocka_unit_test(test_unmapped_and_missing),
-    cmocka_unit_test(test_failing_folder),
-    cmocka_unit_test(test_sidecars),
-    cmocka_unit_test(test_sidecars_of_the_hub_cache),
+    cmocka_unit_test(test_rewrite_recorded),   cmocka_unit_test(test_open_recorded),
+    cmocka_unit_test(test_shard_sizes),        cmocka_unit_test(test_index_text),
+    cmocka_unit_test(test_damaged_index),      cmocka_unit_test(test_unmapped_and_missing),
+    cmocka_unit_test(test_failing_folder),     cmocka_unit_test(test_sidecars),
+    cmocka_unit_test(test_modules_are_copied), cmocka_unit_test(test_sidecars_of_the_hub_cache),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .begin = begin};

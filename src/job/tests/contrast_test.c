@@ -5,6 +5,7 @@
 // no bit.
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "spillway/train.h"
@@ -93,6 +94,23 @@ static void same_weights(const char *a, const char *b)
     test_same_file(path[0], path[1]);
 }
 
+/* The exported folder has the pooling of the training, by which sentence-transformers reads it. */
+static void has_pooling(const char *out, const char *mode)
+{
+    char path[256];
+    char *text = NULL;
+    size_t len;
+    snprintf(path, sizeof path, "%s/model/modules.json", test_at(out));
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    assert_non_null(strstr(text, "\"1_Pooling\""));
+    sw_free(text);
+    snprintf(path, sizeof path, "%s/model/1_Pooling/config.json", test_at(out));
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    assert_non_null(strstr(text, mode));
+    assert_non_null(strstr(text, "\"word_embedding_dimension\": 16"));
+    sw_free(text);
+}
+
 #define TWO "train_micro_batch_size_per_gpu=2"
 #define FOUR "spillway.micro_batches=4"
 
@@ -111,6 +129,7 @@ static void pairs_are_learned_with_the_same_bits_everywhere(void **state)
     run((struct run){.out = "disk", .sets = {TWO, FOUR, disk}, .ranks = 3});
     same_weights("one", "two");
     same_weights("one", "disk");
+    has_pooling("one", "\"pooling_mode_mean_tokens\": true");
     run((struct run){.out = "parts", .sets = {TWO, FOUR}, .steps = 15});
     run((struct run){.out = "parts", .sets = {TWO, FOUR}, .resume = true, .ranks = 4});
     same_weights("one", "parts");
