@@ -22,13 +22,20 @@ static sw_value dequantize(struct sw_graph *g, const char *name, struct sw_shape
 {
     const struct sw_init zero = {SW_INIT_ZERO, 0};
     const bool int8 = form->kind == SW_QUANTIZED_INT8;
+    const bool whole_blocks = shape.dims[1] % SW_NF4_BLOCK == 0;
     const int64_t n = sw_shape_elems(&shape);
     const int64_t n_scales = int8 ? shape.dims[0] : sw_ceil_div(n, SW_NF4_BLOCK);
+    const struct sw_shape codes = int8           ? shape
+                                  : whole_blocks ? SW_SHAPE(shape.dims[0], shape.dims[1] / 2)
+                                                 : SW_SHAPE((n + 1) / 2);
+    const struct sw_shape scales = int8 || !whole_blocks
+                                       ? SW_SHAPE(n_scales)
+                                       : SW_SHAPE(shape.dims[0], shape.dims[1] / SW_NF4_BLOCK);
     const struct sw_attrs attrs = {
         .weight = {.form = *form, .rows = shape.dims[0], .columns = shape.dims[1], .to = g->dtype}};
     sw_value in[3];
-    in[0] = frozen(g, name, "", int8 ? SW_I8 : SW_U8, int8 ? shape : SW_SHAPE((n + 1) / 2), init);
-    in[1] = frozen(g, name, ".absmax", form->is_nested ? SW_U8 : SW_F32, SW_SHAPE(n_scales), zero);
+    in[0] = frozen(g, name, "", int8 ? SW_I8 : SW_U8, codes, init);
+    in[1] = frozen(g, name, ".absmax", form->is_nested ? SW_U8 : SW_F32, scales, zero);
     if (form->is_nested) {
         const int64_t n_nested = sw_ceil_div(n_scales, SW_NF4_NESTED);
         in[2] = frozen(g, name, ".nested", SW_F32, SW_SHAPE(SW_NESTED_SCALES + n_nested), zero);
@@ -54,6 +61,40 @@ sw_value sw_weight(struct sw_graph *g, const char *name, struct sw_shape shape, 
         return *out_param;
     }
     return dequantize(g, name, shape, init, &form, out_param);
+}
+
+/* The split of a parameter, of which an element stands for `per` columns: between whole blocks. */
+static void split_columns(struct sw_graph *g, sw_value param, struct sw_tensor_split split,
+                          int64_t per)
+{
+    int64_t block = SW_NF4_BLOCK;
+    while (block % sw_max_i64(split.unit, 1) != 0) {
+        block += SW_NF4_BLOCK;
+    }
+    split.unit = block / per;
+    for (int i = 0; i < split.n_groups; i++) {
+        split.group[i] /= per;
+    }
+    sw_param_split(g, param, &split);
+}
+
+void sw_graph_split_quantized(struct sw_graph *g, const struct sw_op *decode,
+                              const struct sw_tensor_split *split)
+{
+    const sw_value codes = decode->in[0], scales = decode->in[1];
+    const bool int8 = decode->attrs.weight.form.kind == SW_QUANTIZED_INT8;
+    if (!int8 && g->values[codes].shape.rank < 2) {
+        return;
+    }
+    if (int8 || split->dim == 0) {
+        sw_param_split(g, codes, split);
+    } else {
+        split_columns(g, codes, *split, 2);
+        split_columns(g, scales, *split, SW_NF4_BLOCK);
+    }
+    if (split->dim == 0) {
+        sw_param_split(g, scales, split);
+    }
 }
 
 sw_value sw_inverse_norms(struct sw_graph *g, sw_value w, const struct sw_adapted *layer)

@@ -342,6 +342,11 @@ void sw_param_split(sw_graph *g, sw_value param, const struct sw_tensor_split *s
     if (g->status < 0) {
         return;
     }
+    const int32_t maker = param >= 0 && param < g->n_values ? g->values[param].producer : -1;
+    if (maker >= 0 && g->ops[maker].kind == SW_OP_DEQUANTIZE) {
+        sw_graph_split_quantized(g, &g->ops[maker], split);
+        return;
+    }
     if (param < 0 || param >= g->n_values || g->values[param].role != SW_ROLE_PARAM) {
         sw_graph_fail(g, SW_E_ARG, "split: no such parameter in this graph");
         return;

@@ -279,7 +279,7 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    most rows of an expert, 1 = the mean; entropy of\
                                                    the experts' shares over log E; dropped choices,\
                                                    whose count is all choices */\
-    X(DEQUANTIZE,         "dequantize")         /* codes (NF4: u8 [(n + 1) / 2], INT8: i8 [rows,   \
+    X(DEQUANTIZE,         "dequantize")         /* codes (NF4: (n + 1) / 2 of u8, INT8: i8 [rows,  \
                                                    columns]), scales (f32, nested: u8) [, nested   \
                                                    f32 [257 + m]: the map of codes of scales, their\
                                                    offset, their m scales] -> the weight [rows,    \

@@ -18,6 +18,31 @@ static bool by_parts(struct sw_part_pass *p, const struct sw_op *op, const struc
     return false;
 }
 
+/* Ranks decode their parts of a quantized weight. */
+static bool by_codes(struct sw_part_pass *p, const struct sw_op *op)
+{
+    struct sw_op_part part = {.op = *op};
+    if (op->kind != SW_OP_DEQUANTIZE || !sw_part_is_cut(p, op->in[0])) {
+        return false;
+    }
+    for (int k = 0; k < op->n_in; k++) {
+        part.in[k] = p->forms[op->in[k]].native;
+    }
+    struct sw_spread *out = &part.out[0];
+    *out = part.in[0];
+    const bool int8 = op->attrs.weight.form.kind == SW_QUANTIZED_INT8;
+    const int64_t per = !int8 && out->split.dim == 1 ? 2 : 1;
+    out->split.unit *= per;
+    for (int i = 0; i < out->split.n_groups; i++) {
+        out->split.group[i] *= per;
+    }
+    const struct sw_shape here = sw_spread_shape(out, &sw_part_info(p, op->out[0])->shape);
+    part.op.attrs.weight.rows = here.dims[0];
+    part.op.attrs.weight.columns = here.dims[1];
+    sw_part_emit(p, op, &part);
+    return true;
+}
+
 /* True if the only reader of an op's output adds something to it that is a sum over ranks, too, or
  * is not made yet: another branch, or an adapter. */
 static bool joins_a_sum(const struct sw_part_pass *p, const struct sw_op *op)
@@ -141,8 +166,9 @@ static bool has_sum(const struct sw_part_pass *p, const struct sw_op *op)
 void sw_part_take_tensor(struct sw_part_pass *p, const struct sw_op *op,
                          const struct sw_op_desc *desc)
 {
-    if (!sw_part_by_words(p, op) && !sw_part_by_classes(p, op) && !by_parts(p, op, desc) &&
-        !by_sums(p, op, desc) && (has_sum(p, op) || !sw_part_by_copies(p, op)) &&
+    if (!by_codes(p, op) && !sw_part_by_words(p, op) && !sw_part_by_classes(p, op) &&
+        !by_parts(p, op, desc) && !by_sums(p, op, desc) &&
+        (has_sum(p, op) || !sw_part_by_copies(p, op)) &&
         (!p->ranks.rows || !on_rows(p, op, desc))) {
         sw_part_on_all(p, op);
     }

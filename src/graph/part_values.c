@@ -64,6 +64,18 @@ static void check_copies(struct sw_part_pass *p, sw_value v, const struct sw_spr
     }
 }
 
+/* Fails if ranks would share columns of codes, of which activations have parts. */
+static void check_blocks(struct sw_part_pass *p, sw_value v, const struct sw_spread *spread)
+{
+    const struct sw_value_info *info = sw_part_info(p, v);
+    if (!sw_dtype_is_float(info->dtype) && spread->split.dim > 0 && spread->parts < p->ranks.n) {
+        sw_graph_fail(p->out, SW_E_UNSUP,
+                      "spillway.mesh.tensor %d: ranks would share the blocks of codes in a row of "
+                      "%s; wanted at most %d ranks",
+                      p->ranks.n, info->name, spread->parts);
+    }
+}
+
 /* The spread of a parameter; WHOLE if it has no split. Ranks share what has fewer units than ranks,
  * as layout/ has it: all of it, or some groups. */
 static struct sw_spread spread_of_param(struct sw_part_pass *p, sw_value v)
@@ -89,6 +101,7 @@ static struct sw_spread spread_of_param(struct sw_part_pass *p, sw_value v)
     if (spread.parts == 1) {
         return sw_spread_of(SW_SPREAD_WHOLE);
     }
+    check_blocks(p, v, &spread);
     check_copies(p, v, &spread);
     check_units(p, v, &spread);
     return spread;

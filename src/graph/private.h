@@ -63,6 +63,11 @@ static inline enum sw_dtype sw_stat_dtype(enum sw_dtype of)
  * graph. */
 bool sw_graph_grow(struct sw_graph *g, void **array, int32_t n, size_t elem_bytes);
 
+/* Splits what DEQUANTIZE reads like the weight that it makes, between whole blocks. Codes whose
+ * blocks go beyond a row stay whole. */
+void sw_graph_split_quantized(struct sw_graph *g, const struct sw_op *decode,
+                              const struct sw_tensor_split *split);
+
 /* ---- checks of builders; `what` names the op ---- */
 
 /* False if the graph has failed, or if v is not a value of the graph, which fails it. */

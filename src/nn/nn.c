@@ -74,9 +74,7 @@ sw_value sw_nn_linear(sw_graph *g, const char *prefix, sw_value x,
     const sw_value bias = spec->no_bias ? SW_NO_VALUE
                                         : leaf(g, prefix, "bias", SW_SHAPE(spec->out),
                                                (struct sw_init){SW_INIT_ZERO, 0});
-    if (weight == param) { /* else ranks of the tensor axis decode all of it */
-        sw_nn_split_linear(g, weight, spec->in_out ? 1 : 0, spec->in_out ? 0 : 1, spec);
-    }
+    sw_nn_split_linear(g, weight, spec->in_out ? 1 : 0, spec->in_out ? 0 : 1, spec);
     sw_nn_split_linear(g, bias, 0, -1, spec);
     const struct sw_nn_layer layer = {prefix, x, param, weight, bias, spec};
     const sw_value y = sw_nn_adapted(g, &layer);

@@ -108,6 +108,25 @@ static sw_status add_item(struct sw_weights_quantizer *z, const char *param,
     return SW_OK;
 }
 
+/* Ranks of the tensor axis have parts of NF4, whose scales they keep as floats: blocks of scales do
+ * not fit parts. */
+static sw_status fit_to_ranks(const struct sw_weights *w, const char *param,
+                              const struct sw_shape *shape, struct sw_quantized_form *form)
+{
+    if (form->kind != SW_QUANTIZED_NF4 || !w->config || w->config->parallel.tensor <= 1) {
+        return SW_OK;
+    }
+    if (shape->dims[1] % SW_NF4_BLOCK != 0) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: its rows of %lld elements have parts of a block of NF4, which are not "
+                       "cut; wanted a multiple of %d, or spillway.mesh.tensor 1, got %lld",
+                       param, (long long)shape->dims[1], SW_NF4_BLOCK,
+                       (long long)w->config->parallel.tensor);
+    }
+    form->is_nested = false;
+    return SW_OK;
+}
+
 /* The files are closed when later graphs are built, so answers are kept. */
 static sw_status give_form(struct sw_quantizer *by, const char *param, const struct sw_shape *shape,
                            struct sw_quantized_form *out)
@@ -121,6 +140,7 @@ static sw_status give_form(struct sw_quantizer *by, const char *param, const str
     }
     if (!w->options->train.wanted || !sw_weights_keeps(w, param)) {
         SW_TRY(find_form(w, param, shape, out->dtype == SW_F64 ? SW_F32 : out->dtype, out));
+        SW_TRY(fit_to_ranks(w, param, shape, out));
     }
     return add_item(z, param, shape, out);
 }
@@ -199,12 +219,6 @@ static sw_status check(const struct sw_weights *w, const char *what)
                        "Hugging Face folder",
                        what);
     }
-    if (w->config->parallel.tensor > 1) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: quantized weights are not cut along the tensor axis in this version; "
-                       "wanted spillway.mesh.tensor 1, got %lld",
-                       what, (long long)w->config->parallel.tensor);
-    }
     return SW_OK;
 }
 
@@ -252,7 +266,7 @@ void sw_weights_close_quantizer(struct sw_weights *w)
 struct target {
     struct sw_weights *w;
     struct sw_parameter *codes, *scales, *nested; /* nested: NULL = none */
-    struct sw_digest *digests[3];
+    struct sw_digest *digests[2]; /* of the codes, and of all scales as a file has them */
 };
 
 static struct sw_parameter *find_beside(const struct sw_weights *w, const char *name,
@@ -264,15 +278,46 @@ static struct sw_parameter *find_beside(const struct sw_weights *w, const char *
     return found ? &w->params.items[found - w->params.items] : NULL;
 }
 
-/* part: 0 codes, 1 scales, 2 nested; first and n count elements of that parameter. */
-static sw_status put(const struct target *t, int part, int64_t first, int64_t n, const void *data)
+static void add_to_digest(struct sw_digest *digest, const void *data, size_t bytes)
 {
-    struct sw_parameter *const params[] = {t->codes, t->scales, t->nested};
-    const size_t bytes = (size_t)n * sw_dtype_bytes(params[part]->work->dtype);
-    if (t->digests[part]) {
-        sw_digest_update(t->digests[part], data, bytes);
+    if (digest) {
+        sw_digest_update(digest, data, bytes);
     }
-    return sw_weights_store(t->w, params[part]->work, first, n, data);
+}
+
+/* Codes, or scales that no others scale; first and n count elements. */
+static sw_status put(const struct target *t, const struct sw_parameter *param, int64_t first,
+                     int64_t n, const void *data)
+{
+    add_to_digest(t->digests[param != t->codes], data,
+                  (size_t)n * sw_dtype_bytes(param->work->dtype));
+    return sw_weights_store(t->w, param->work, first, n, data);
+}
+
+/* Stores head [SW_NESTED_SCALES], which all 8-bit codes of scales have in common. */
+static sw_status put_head(const struct target *t, const float *head)
+{
+    add_to_digest(t->digests[1], head, SW_NESTED_SCALES * sizeof *head);
+    return t->nested ? sw_weights_store(t->w, t->nested->work, 0, SW_NESTED_SCALES, head) : SW_OK;
+}
+
+/* Stores scales first .. first + n - 1 under one nested scale, as codes; or as floats, if the
+ * parameter has these. */
+static sw_status put_scales(const struct target *t, const float *head, int64_t first, int64_t n,
+                            const uint8_t *codes, float peak)
+{
+    float scales[SW_NF4_NESTED];
+    add_to_digest(t->digests[1], codes, (size_t)n);
+    add_to_digest(t->digests[1], &peak, sizeof peak);
+    if (t->nested) {
+        SW_TRY(sw_weights_store(t->w, t->nested->work, SW_NESTED_SCALES + first / SW_NF4_NESTED, 1,
+                                &peak));
+        return sw_weights_store(t->w, t->scales->work, first, n, codes);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        scales[i] = head[codes[i]] * peak + head[SW_NESTED_OFFSET];
+    }
+    return sw_weights_store(t->w, t->scales->work, first, n, scales);
 }
 
 /* Values in the dtype whose values are quantized. */
@@ -316,16 +361,15 @@ static sw_status encode_nf4(const struct target *t, const struct item *item,
     uint8_t packed[CHUNK / 2], codes[SW_NF4_NESTED];
     sw_nf4_map(head);
     SW_TRY(find_offset(item, values, piece, &head[SW_NESTED_OFFSET]));
-    SW_TRY(put(t, 2, 0, SW_NESTED_SCALES, head));
+    SW_TRY(put_head(t, head));
     for (int64_t at = 0; at < n; at += CHUNK) {
         const int64_t some = sw_min_i64(n - at, CHUNK), n_scales = sw_ceil_div(some, SW_NF4_BLOCK);
         SW_TRY(fetch(item, values, at, some, piece));
         sw_nf4_scales(piece, some, scales);
         sw_nf4_encode(piece, some, scales, packed);
         sw_nf4_encode_scales(scales, n_scales, head, head[SW_NESTED_OFFSET], codes, &peak);
-        SW_TRY(put(t, 0, at / 2, (some + 1) / 2, packed));
-        SW_TRY(put(t, 1, at / SW_NF4_BLOCK, n_scales, codes));
-        SW_TRY(put(t, 2, SW_NESTED_SCALES + at / CHUNK, 1, &peak));
+        SW_TRY(put(t, t->codes, at / 2, (some + 1) / 2, packed));
+        SW_TRY(put_scales(t, head, at / SW_NF4_BLOCK, n_scales, codes, peak));
     }
     return SW_OK;
 }
@@ -349,9 +393,9 @@ static sw_status encode_int8(const struct target *t, const struct item *item,
                 SW_TRY(fetch(item, values, r * columns + at, some, piece));
             }
             sw_int8_encode(piece, some, peak, codes);
-            SW_TRY(put(t, 0, r * columns + at, some, codes));
+            SW_TRY(put(t, t->codes, r * columns + at, some, codes));
         }
-        SW_TRY(put(t, 1, r, 1, &peak));
+        SW_TRY(put(t, t->scales, r, 1, &peak));
     }
     return SW_OK;
 }
@@ -363,15 +407,18 @@ static sw_status copy(const struct target *t, const struct sw_hf_quantized *from
     const int64_t n_codes = sw_shape_elems(&t->codes->work->layout.whole);
     const int64_t n_scales = sw_shape_elems(&t->scales->work->layout.whole);
     float head[SW_NESTED_SCALES];
-    SW_TRY(put(t, 0, 0, n_codes, q->codes));
-    SW_TRY(put(t, 1, 0, n_scales, q->scales));
+    SW_TRY(put(t, t->codes, 0, n_codes, q->codes));
     if (!q->form.is_nested) {
-        return SW_OK;
+        return put(t, t->scales, 0, n_scales, q->scales);
     }
     memcpy(head, q->map, SW_NESTED_OFFSET * sizeof *head);
     head[SW_NESTED_OFFSET] = q->offset;
-    SW_TRY(put(t, 2, 0, SW_NESTED_SCALES, head));
-    return put(t, 2, SW_NESTED_SCALES, sw_ceil_div(n_scales, SW_NF4_NESTED), q->nested);
+    SW_TRY(put_head(t, head));
+    for (int64_t at = 0; at < n_scales; at += SW_NF4_NESTED) {
+        SW_TRY(put_scales(t, head, at, sw_min_i64(n_scales - at, SW_NF4_NESTED),
+                          (const uint8_t *)q->scales + at, q->nested[at / SW_NF4_NESTED]));
+    }
+    return SW_OK;
 }
 
 sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *param,
@@ -383,9 +430,9 @@ sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *pa
                        .codes = param,
                        .scales = find_beside(w, item->name, ".absmax"),
                        .nested = find_beside(w, item->name, ".nested")};
-    struct sw_parameter *const params[] = {t.codes, t.scales, t.nested};
+    struct sw_parameter *const params[] = {t.codes, t.scales};
     sw_status st = SW_OK;
-    for (int i = 0; i < 3 && params[i] && st >= 0; i++) {
+    for (int i = 0; i < 2 && st >= 0; i++) {
         st = sw_weights_begin_digest(w, params[i], &t.digests[i]);
     }
     if (st >= 0 && (!param->work->layout.is_absent || t.digests[0])) {
@@ -393,8 +440,8 @@ sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *pa
              : item->form.kind == SW_QUANTIZED_INT8 ? encode_int8(&t, item, values, piece)
                                                     : encode_nf4(&t, item, values, piece);
     }
-    for (int i = 0; i < 3; i++) {
-        st = params[i] ? sw_weights_end_digest(w, params[i], t.digests[i], st) : st;
+    for (int i = 0; i < 2; i++) {
+        st = sw_weights_end_digest(w, params[i], t.digests[i], st);
     }
     return st;
 }
@@ -442,6 +489,7 @@ sw_status sw_weights_fetch_decoded(const struct sw_decoding *decoding, int64_t f
         peak = sw_quantized_peak(out, n);
         sw_int8_encode(out, n, peak, (int8_t *)codes);
     } else {
+        q.form.is_nested = true;
         sw_nf4_map(map);
         sw_nf4_scales(out, n, scales);
         sw_nf4_encode(out, n, scales, codes);

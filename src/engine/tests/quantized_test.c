@@ -2,7 +2,8 @@
 // COST 2
 // A quantized base. One that bitsandbytes wrote gives the logits and losses of its decoded values,
 // and so does one that is quantized while it is read. Its weights stay quantized in memory, and
-// backward keeps no decoded ones. Ranks, stages, tiers, schedules and interruptions change no bit.
+// backward keeps no decoded ones. Ranks, stages, tiers, schedules and interruptions change no bit;
+// ranks of the tensor axis compute with the bits of the decoded values, too.
 // Damage, other methods, and what does not work with it are refused by name.
 #include <math.h>
 #include <stdio.h>
@@ -16,12 +17,23 @@
 #include "support/test.h"
 
 enum { B = 1, T = 8, V = 40, K = 3, MOST = 192, C = 16, F = 1100 /* C F is above one chunk */ };
-enum { MOST_ELEMS = C * F, MAX_WEIGHTS = 1 << 19 };
+enum { MOST_ELEMS = 1 << 17 /* C F, and those of WIDE */, MAX_WEIGHTS = 1 << 19 };
 
 #define MODEL                                                                                      \
     "\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 40, "   \
     "\"hidden_size\": 16, \"intermediate_size\": 1100, \"num_hidden_layers\": 3, "                 \
     "\"num_attention_heads\": 2, \"max_position_embeddings\": 16, \"tie_word_embeddings\": false"
+#define WIDE                                                                                       \
+    ", \"vocab_size\": 40, \"n_embd\": 128, \"intermediate_size\": 256, \"n_inner\": 128, "        \
+    "\"num_hidden_layers\": 1, \"n_layer\": 1, \"num_attention_heads\": 4, \"n_head\": 4, "        \
+    "\"max_position_embeddings\": 16, \"ffn_hidden_size\": 128, \"embd_pdrop\": 0, "               \
+    "\"attn_pdrop\": 0, \"resid_pdrop\": 0"
+#define OF_NF4                                                                                     \
+    ", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true, "     \
+    "\"bnb_4bit_quant_type\": \"nf4\"}"
+#define OF_INT8                                                                                    \
+    ", \"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_8bit\": true}"
+#define DORA "spillway.lora={\"r\": 2, \"target_modules\": \"all-linear\", \"use_dora\": true}"
 #define LORA "spillway.lora={\"r\": 2, \"target_modules\": \"all-linear\"}"
 
 /* ---- folders ---- */
@@ -33,12 +45,17 @@ static const char *at(const char *folder, const char *file)
     return test_at(path);
 }
 
-static void put_config(const char *folder, const char *more)
+static void put_model(const char *folder, const char *model, const char *more)
 {
     char text[1024];
-    snprintf(text, sizeof text, "{" MODEL "%s}", more);
+    snprintf(text, sizeof text, "%s%s}", model, more);
     assert_int_equal(sw_mkdirs(test_at(folder)), SW_OK);
     assert_int_equal(sw_file_write_atomic(at(folder, "config.json"), text, strlen(text)), SW_OK);
+}
+
+static void put_config(const char *folder, const char *more)
+{
+    put_model(folder, "{" MODEL, more);
 }
 
 /* Tensors to write: decoded values, or the parts of quantized ones. */
@@ -163,11 +180,7 @@ static void write_folders(const char *quantized, enum way way)
         add(&plain, t->name, "", SW_F32, t->shape, is_linear ? (const void *)back : t->data);
     }
     sw_hf_folder_close(folder);
-    put_config(quantized, way == INT8 ? ", \"quantization_config\": {\"quant_method\": "
-                                        "\"bitsandbytes\", \"load_in_8bit\": true}"
-                                      : ", \"quantization_config\": {\"quant_method\": "
-                                        "\"bitsandbytes\", \"load_in_4bit\": true, "
-                                        "\"bnb_4bit_quant_type\": \"nf4\"}");
+    put_config(quantized, way == INT8 ? OF_INT8 : OF_NF4);
     put_config("plain", "");
     finish(&packed, quantized);
     finish(&plain, "plain");
@@ -231,8 +244,21 @@ struct job {
     const char *load, *save;
     int n_steps;
     float *weights;
-    double loss; /* of the last step */
+    double loss;   /* of the last step */
+    size_t matrix; /* bytes of the matrices that rank 0 has as integers */
 };
+
+static size_t matrix_bytes(const sw_engine *e)
+{
+    size_t bytes = 0;
+    for (int32_t i = 0; i < e->weights.params.n; i++) {
+        const struct sw_persistent *p = e->weights.params.items[i].work;
+        const char *dot = strrchr(p->name, '.');
+        const bool is_matrix = !sw_dtype_is_float(p->dtype) && strcmp(dot, ".weight") == 0;
+        bytes += is_matrix ? p->bytes : 0;
+    }
+    return bytes;
+}
 
 static sw_status train_rank(void *ctx, sw_comm *comm)
 {
@@ -248,6 +274,7 @@ static sw_status train_rank(void *ctx, sw_comm *comm)
     st = st < 0 || !job->weights ? st : test_owned_weights(e, job->weights, MAX_WEIGHTS);
     if (sw_comm_rank(comm) == 0) {
         job->loss = report.loss;
+        job->matrix = st < 0 ? 0 : matrix_bytes(e);
     }
     sw_close(e);
     return st;
@@ -263,20 +290,56 @@ static void run(struct job *job, int ranks)
     }
 }
 
-static int make_base(void **state)
+/* Draws the weights of the model of "drawn", and writes the folder. */
+static void draw(const char *folder)
 {
     sw_engine *e = NULL;
-    (void)state;
-    put_config("drawn", "");
     const struct sw_engine_options options = {.config.text =
                                                   "{\"train_micro_batch_size_per_gpu\": 1}",
                                               .model.path = at("drawn", "config.json"),
                                               .inputs.seq_len = T,
                                               .evaluate.logits = true};
     assert_int_equal(sw_initialize(&options, &e), SW_OK);
-    assert_int_equal(sw_export(e, test_at("base"), SW_F32), SW_OK);
+    assert_int_equal(sw_export(e, test_at(folder), SW_F32), SW_OK);
     sw_close(e);
+}
+
+static int make_base(void **state)
+{
+    (void)state;
+    put_config("drawn", "");
+    draw("base");
     return 0;
+}
+
+/* Writes a model with random weights; the same one with quantized linear layers, as bitsandbytes
+ * does; and with what these decode to. */
+static void write_wide(const char *model, enum way way)
+{
+    static struct written packed, plain;
+    static float back[MOST_ELEMS];
+    struct sw_hf_folder *folder = NULL;
+    put_model("drawn", model, "");
+    put_model("packed", model, way == INT8 ? OF_INT8 : OF_NF4);
+    put_model("decoded", model, "");
+    draw("wide");
+    assert_int_equal(sw_hf_folder_open(test_at("wide"), &folder), SW_OK);
+    for (int64_t i = 0; i < sw_hf_folder_count(folder); i++) {
+        const struct sw_safetensor *t = sw_hf_folder_at(folder, i);
+        const bool is_linear =
+            t->shape.rank == 2 && (strstr(t->name, "layers.") || strstr(t->name, "h."));
+        if (!is_linear) {
+            add(&packed, t->name, "", SW_F32, t->shape, t->data);
+        } else if (way == INT8) {
+            add_int8(&packed, t, back);
+        } else {
+            add_nf4(&packed, t, true, back);
+        }
+        add(&plain, t->name, "", SW_F32, t->shape, is_linear ? (const void *)back : t->data);
+    }
+    sw_hf_folder_close(folder);
+    finish(&packed, "packed");
+    finish(&plain, "decoded");
 }
 
 /* ---- what it computes ---- */
@@ -302,6 +365,54 @@ static void a_quantized_base_is_that_of_its_decoded_values(void **state)
             assert_memory_equal(logits[0], logits[k], sizeof logits[0]);
             assert_true(losses[k] == losses[0]);
         }
+    }
+}
+
+/* Ranks of the tensor axis decode their parts: they have the bits of the same ranks on the decoded
+ * values. Among the layers are packed ones, and rows of which each rank has one block. */
+static void parts_are_those_of_decoded_values(void **state)
+{
+    static const struct {
+        const char *text;
+        int ranks;
+    } models[] = {
+        {"{\"model_type\": \"phi3\", \"hidden_size\": 256, \"num_key_value_heads\": 2, "
+         "\"pad_token_id\": 0" WIDE,
+         4},
+        {"{\"model_type\": \"falcon\", \"hidden_size\": 128, \"num_kv_heads\": 2, "
+         "\"new_decoder_architecture\": true" WIDE,
+         2},
+        {"{\"model_type\": \"gpt2\", \"n_positions\": 16" WIDE, 2},
+    };
+    static const char *const keys[] = {"spillway.quantize=nf4", "spillway.quantize=int8"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(models) * SW_LEN(keys); i++) {
+        const char *key = keys[i / SW_LEN(models)], *lora = i % 2 == 0 ? LORA : DORA;
+        const char *cut = models[i % SW_LEN(models)].ranks == 4 ? "spillway.mesh={\"tensor\": 4}"
+                                                                : "spillway.mesh={\"tensor\": 2}";
+        const int ranks = models[i % SW_LEN(models)].ranks;
+        const struct how quantized = {.model = "wide", .sets = {lora, key, cut}};
+        const struct how three = {.model = "wide",
+                                  .sets = {lora, key, cut, "zero_optimization.stage=3"}};
+        const struct how plain = {.model = "decoded", .sets = {lora, cut}};
+        const struct how packed = {.model = "packed", .sets = {lora, cut}};
+        const struct how one = {.model = "wide",
+                                .sets = {lora, key, "spillway.allow_other_math=true"}};
+        struct job all = {.how = &quantized, .n_steps = 2, .save = test_at("cut")};
+        struct job sharded = {.how = &three, .n_steps = 2}, decoded = {.how = &plain, .n_steps = 2};
+        struct job taken = {.how = &packed, .n_steps = 2};
+        struct job alone = {.how = &one, .n_steps = 2};
+        struct job on = {.how = &one, .n_steps = 1, .load = test_at("cut")};
+        write_wide(models[i % SW_LEN(models)].text, i < SW_LEN(models) ? NF4_NESTED : INT8);
+        run(&all, ranks);
+        run(&sharded, 2 * ranks);
+        run(&decoded, ranks);
+        run(&taken, ranks);
+        run(&alone, 1);
+        run(&on, 1);
+        assert_true(all.loss == decoded.loss && all.loss == sharded.loss && all.loss == taken.loss);
+        assert_true(fabs(all.loss - alone.loss) < 1e-5);
+        assert_true(all.matrix > 0 && all.matrix < alone.matrix);
     }
 }
 
@@ -405,14 +516,25 @@ static void what_does_not_work_is_named(void **state)
     const struct how packed = {.model = "nested", .sets = {LORA}};
     const struct how all = {.model = "base", .sets = {"spillway.quantize=nf4"}};
     const struct how twice = {.model = "nested", .sets = {LORA, "spillway.quantize=nf4"}};
+    const struct how many = {
+        .model = "wide", .sets = {LORA, "spillway.quantize=nf4", "spillway.mesh={\"tensor\": 4}"}};
     const struct how cut = {
-        .model = "base",
-        .sets = {LORA, "spillway.quantize=nf4", "spillway.mesh={\"tensor\": 2, \"data\": 1}"}};
+        .model = "base", .sets = {LORA, "spillway.quantize=nf4", "spillway.mesh={\"tensor\": 2}"}};
     (void)state;
     write_folders("nested", NF4_NESTED);
     refused(&all, "spillway.quantize: only adapters are trained on quantized weights");
     refused(&twice, "leave spillway.quantize out");
-    (void)cut;
+    struct job job = {.how = &cut}, on_many = {.how = &many};
+    assert_true(sw_threads_run(2, 300, train_rank, &job) < 0);
+    assert_non_null(
+        strstr(sw_error_message(),
+               "layers.0.self_attn.q_proj.weight: its rows of 16 elements have parts of a block "
+               "of NF4, which are not cut; wanted a multiple of 64"));
+    write_wide("{\"model_type\": \"llama\", \"hidden_size\": 128" WIDE, INT8);
+    assert_true(sw_threads_run(4, 300, train_rank, &on_many) < 0);
+    assert_non_null(strstr(sw_error_message(),
+                           "spillway.mesh.tensor 4: ranks would share the blocks of codes in a row "
+                           "of model.layers.0.self_attn.o_proj.weight; wanted at most 2 ranks"));
     for (size_t i = 0; i < SW_LEN(methods); i++) {
         char more[128], wanted[96];
         snprintf(more, sizeof more, ", \"quantization_config\": {\"quant_method\": \"%s\"}",
@@ -429,7 +551,10 @@ static void what_does_not_work_is_named(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_quantized_base_is_that_of_its_decoded_values),
-    cmocka_unit_test(weights_stay_quantized), cmocka_unit_test(where_it_runs_changes_no_bit),
-    cmocka_unit_test(a_checkpoint_goes_on), cmocka_unit_test(what_does_not_work_is_named)};
+    cmocka_unit_test(parts_are_those_of_decoded_values),
+    cmocka_unit_test(weights_stay_quantized),
+    cmocka_unit_test(where_it_runs_changes_no_bit),
+    cmocka_unit_test(a_checkpoint_goes_on),
+    cmocka_unit_test(what_does_not_work_is_named)};
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = make_base};
