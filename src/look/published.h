@@ -21,8 +21,9 @@ struct pub_fitted {
 };
 
 /* A formula that meets the judged runs of a group with few constants, to compare predictions with.
- * Seconds of a step: FLOPs of a device by their rate, bytes per parameter that pass the disks of all
- * nodes where states are on disk, and bytes per parameter that enter each node. 0 = no such term */
+ * Seconds of a step: FLOPs of a device by their rate, bytes per parameter that pass the disks of
+ * all nodes where states are on disk, and bytes per parameter that enter each node. 0 = no such
+ * term */
 struct pub_formula {
     const char *about;
     double tflops, disk_bytes, disk_gb_s, network_bytes, network_gb_s; /* rates: of a node */

@@ -155,9 +155,9 @@ static void fit_drives(const struct pub_run *run, struct sw_cluster *c)
     }
 }
 
-/* The budgets of the cluster, which the drives may change; or none. Then what is loaded ahead has no
- * budget to follow from, and is that of any device with more than 2 GiB; and states on the host are
- * updated there, as those systems do. */
+/* The budgets of the cluster, which the drives may change; or none. Then what is loaded ahead has
+ * no budget to follow from, and is that of any device with more than 2 GiB; and states on the host
+ * are updated there, as those systems do. */
 static void put_budgets(const struct pub_run *run, const struct sw_cluster *c, bool budgets,
                         struct sw_str *out)
 {
