@@ -232,6 +232,9 @@ static void print_setup(const struct pub_setup *theirs, const struct pub_setup *
     if (ours->prefetch > 0) {
         sw_str_printf(out, "ours: %lld elements are gathered ahead\n", (long long)ours->prefetch);
     }
+    if (ours->next_forward) {
+        sw_str_puts(out, "ours: gradients are clipped, and the next forward updates\n");
+    }
     if (ours->tile_bytes > 0) {
         sw_str_printf(out, "ours: tiles of %lld bytes\n", (long long)ours->tile_bytes);
     }

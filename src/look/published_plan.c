@@ -179,10 +179,11 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
                   "{\"train_micro_batch_size_per_gpu\":%.0f,\"gradient_accumulation_steps\":%lld,"
                   "\"%s\":{\"enabled\":true},\"optimizer\":{\"type\":\"AdamW\",\"params\":"
                   "{\"lr\":0.0001}},\"activation_checkpointing\":{\"cpu_checkpointing\":%s},"
-                  "\"zero_optimization\":{\"stage\":%lld",
+                  "%s\"zero_optimization\":{\"stage\":%lld",
                   fmax(1, p->rows * (double)cuts_of(s)), (long long)p->micro_batches,
                   is(s->dtype, "bf16") ? "bf16" : "fp16",
-                  is(s->checkpoints, "host") ? "true" : "false", (long long)s->stage);
+                  is(s->checkpoints, "host") ? "true" : "false",
+                  s->next_forward ? "\"gradient_clipping\":1," : "", (long long)s->stage);
     put_tier("offload_optimizer", s->states, out);
     put_tier("offload_param", s->stage == 3 ? s->parameters : NULL, out);
     if (s->prefetch > 0) {
@@ -197,6 +198,9 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
     }
     if (s->vertical) {
         sw_str_puts(out, ",\"schedule\":\"vertical\"");
+    }
+    if (s->next_forward) {
+        sw_str_puts(out, ",\"clipped_update\":\"next_forward\"");
     }
     if (s->tile_bytes > 0) {
         sw_str_printf(out, ",\"tile_bytes\":%lld", (long long)s->tile_bytes);

@@ -244,6 +244,7 @@ static sw_status take_setup(const struct pub_file *f, const struct sw_json *obje
         {"prefetch", WHOLE, offsetof(struct pub_setup, prefetch), false},
         {"tile_bytes", WHOLE, offsetof(struct pub_setup, tile_bytes), false},
         {"vertical", FLAG, offsetof(struct pub_setup, vertical), false},
+        {"next_forward", FLAG, offsetof(struct pub_setup, next_forward), false},
         {"sequence_parallel", FLAG, offsetof(struct pub_setup, sequence_parallel), false}};
     return take_object(f, object, rows, SW_LEN(rows), out);
 }

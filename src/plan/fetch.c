@@ -58,17 +58,56 @@ bool sw_offload_overwrites(const struct sw_offload *p, const struct sw_ir_op *op
            (!p->ir->values[what].is_pack || sw_offload_writes_pack(p, op, what));
 }
 
-/* The op that `what` is loaded for. Forward reads the parameter that it updates before, in every
- * micro-step. */
-static struct sw_ir_op reader_of(const struct sw_offload *p, const struct sw_ir_op *op,
-                                 sw_value what)
+/* True if an update within forward loads the parameter that it updates. Forward reads it, too, in
+ * every micro-step. */
+static bool serves_forward(const struct sw_offload *p, const struct sw_ir_op *op, sw_value what)
 {
-    struct sw_ir_op reader = *op;
-    if (op->chunk.in_forward && p->ir->values[what].role == SW_ROLE_PARAM) {
-        reader.chunk.in_forward = reader.unless_skipped = false;
-        reader.phase = SW_PHASE_FORWARD;
+    return op->chunk.in_forward && p->ir->values[what].role == SW_ROLE_PARAM;
+}
+
+static void make_forward(struct sw_ir_op *op)
+{
+    op->chunk.in_forward = op->unless_skipped = false;
+    op->phase = SW_PHASE_FORWARD;
+}
+
+/* Loads tile v for an op. Exception: the first reader in forward has what the update has left. */
+static bool fetch_tile(struct sw_offload *p, struct sw_ir_op *op, int k, sw_value what)
+{
+    const sw_value v = op->in[k];
+    const bool is_left = p->here[v] >= 0 && p->loaded_in[v] == sw_ir_block_segment(p->ir, op);
+    p->loaded_in[v] = -1;
+    if (!is_left) {
+        p->here[v] = sw_offload_load_part(p, op, what, sw_offload_part_first(p, v),
+                                          p->ir->values[v].form->shape);
+        if (p->here[v] < 0) {
+            return false;
+        }
+        if (serves_forward(p, op, what)) {
+            make_forward(&p->order.ops[p->order.n - 1]);
+        }
+        if (p->ir->values[what].role == SW_ROLE_PARAM) {
+            p->ir->values[p->here[v]].param = v;
+        }
     }
-    return reader;
+    op->in[k] = p->here[v];
+    return true;
+}
+
+/* Loads `what` for operand k of an op, makes room for it, or makes it from its master. */
+static bool bring(struct sw_offload *p, const struct sw_ir_op *op, int k, sw_value what)
+{
+    if (sw_offload_overwrites(p, op, k, what)) {
+        return sw_offload_make_room(p, op, what);
+    }
+    if (comes_from_master(p, op, what)) {
+        return load_from_master(p, op, what);
+    }
+    struct sw_ir_op reader = *op;
+    if (serves_forward(p, op, what)) {
+        make_forward(&reader);
+    }
+    return sw_offload_load(p, &reader, what);
 }
 
 bool sw_offload_fetch(struct sw_offload *p, struct sw_ir_op *op, int k)
@@ -78,18 +117,9 @@ bool sw_offload_fetch(struct sw_offload *p, struct sw_ir_op *op, int k)
         return true;
     }
     if (sw_ir_is_part(p->ir, v)) {
-        op->in[k] = p->here[v] = sw_offload_load_part(p, op, what, sw_offload_part_first(p, v),
-                                                      p->ir->values[v].form->shape);
-        if (op->in[k] >= 0 && p->ir->values[what].role == SW_ROLE_PARAM) {
-            p->ir->values[op->in[k]].param = v;
-        }
-        return op->in[k] >= 0;
+        return fetch_tile(p, op, k, what);
     }
-    const bool loaded = sw_offload_is_here(p, op, what);
-    const struct sw_ir_op reader = reader_of(p, op, what);
-    if (!loaded && !(sw_offload_overwrites(p, op, k, what) ? sw_offload_make_room(p, op, what)
-                     : comes_from_master(p, op, what)      ? load_from_master(p, op, what)
-                                                           : sw_offload_load(p, &reader, what))) {
+    if (!sw_offload_is_here(p, op, what) && !bring(p, op, k, what)) {
         return false;
     }
     op->in[k] =

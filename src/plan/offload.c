@@ -31,17 +31,29 @@ static void become_rows(const struct sw_offload *p, struct sw_ir_op *op)
     *op = rows;
 }
 
-/* The loaded copy of the operand that op overwrites with `out`. */
-static sw_value loaded_for(const struct sw_offload *p, const struct sw_ir_op *op, sw_value out,
-                           sw_value home)
+/* The operand that op overwrites with `out`: a part of `home`, or all of it. */
+static sw_value target_of(const struct sw_offload *p, const struct sw_ir_op *op, sw_value out,
+                          sw_value home)
 {
     for (int k = 0; sw_ir_is_part(p->ir, out) && k < op->n_in; k++) {
         if (sw_offload_home(p, op->in[k]) == home &&
             sw_offload_part_first(p, op->in[k]) == sw_offload_part_first(p, out)) {
-            return p->here[op->in[k]];
+            return op->in[k];
         }
     }
-    return p->here[home];
+    return home;
+}
+
+/* Output `out` becomes the current version of what was loaded for the op. An update within forward
+ * leaves its tile for the first reader. */
+static void commit(struct sw_offload *p, const struct sw_ir_op *op, sw_value out, sw_value home)
+{
+    const sw_value target = target_of(p, op, out, home);
+    sw_offload_commit(p, out, p->here[target]);
+    if (target != home && op->chunk.in_forward && p->ir->values[home].role == SW_ROLE_PARAM) {
+        p->here[target] = out;
+        p->loaded_in[target] = sw_ir_block_segment(p->ir, op);
+    }
 }
 
 /* Stores output k, or its pack if it is the last output in it. written: [by output] the offloaded
@@ -90,7 +102,7 @@ static bool rewrite(struct sw_offload *p, struct sw_ir_op *op)
         written[k] = sw_offload_home(p, out);
         at[k] = written[k] >= 0 ? sw_offload_part_first(p, out) : 0;
         if (written[k] >= 0) {
-            sw_offload_commit(p, out, loaded_for(p, &before, out, written[k]));
+            commit(p, &before, out, written[k]);
         }
     }
     if (!sw_op_order_add(&p->order, op)) {

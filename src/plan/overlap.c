@@ -3,7 +3,8 @@
 // et al. 2021, section 6). The collectives of a program run one after the other on their own queue.
 // This pass decides when each starts and which travel together.
 //
-// Gathers start ahead of their first reader, a block at a time, within a limit of elements.
+// Gathers start ahead of their first reader, a block at a time, within a limit of elements. An
+// update within forward (late_update.c) runs ahead with the gather of what it updates.
 // Gradients of a block leave together when the block is done. A batch must arrive before the next
 // one leaves, so at most two are held. Updated parameters return in batches during later updates.
 // No operand changes, and no order of additions.
@@ -22,15 +23,19 @@ struct pass {
     struct sw_program *program;
     const struct sw_ir *ir;
     const struct sw_plan_options *options;
+    const struct sw_cells *cells;
     struct sw_instr *out; /* [n_instrs] the new order */
     int32_t n_out;
-    bool *ahead;     /* [n_instrs] gathers that may start early */
-    bool *emitted;   /* [n_instrs] */
-    bool *written;   /* [n_values] see note_writes */
-    int32_t *loaded; /* [n_values] by root, its latest load; -1 = none */
-    int32_t *loads;  /* [n_instrs] for a gather that may start early: the load of its operand */
-    int32_t next;    /* all gathers before it have started */
-    int32_t *unread; /* [n_values] by whole value: 1 = gathered and not read yet */
+    bool *ahead;   /* [n_instrs] gathers that may start early */
+    bool *emitted; /* [n_instrs] */
+    /* [n_instrs] for a gather that may start early, a load and a run: the latest instruction that
+     * must come before it; -1 = none */
+    int32_t *behind;
+    int32_t *loads;   /* [n_instrs] for a gather that may start early: the load of its operand */
+    int32_t *run_end; /* [n_instrs] end of the run that it is in, see find_run; 0 = none */
+    int32_t next;     /* all gathers before it have started */
+    int32_t opens;    /* end of the run that starts with the next batch of gathers; 0 = none */
+    int32_t *unread;  /* [n_values] by whole value: 1 = gathered and not read yet */
     int64_t outstanding;
     /* instructions that are held back, to leave together */
     int32_t *held;
@@ -65,30 +70,133 @@ static int64_t place_of_grads(const struct pass *p, const struct sw_ir_op *op)
     return sw_ir_block_segment(p->ir, op) * p->program->micro_batches + op->micro;
 }
 
-/* Records what instruction i writes. `written` has the roots written by instructions that cannot
- * start early themselves. */
-static void note_writes(struct pass *p, int32_t i)
+/* True for a gather into its own bytes. */
+static bool may_start_early(const struct pass *p, const struct sw_ir_op *op)
 {
-    const struct sw_ir_op *op = op_of(p, i);
-    const bool late =
-        op->move != SW_MOVE_LOAD || op->unless_skipped || p->written[sw_ir_root(p->ir, op->in[0])];
-    for (int k = 0; late && k < op->n_out; k++) {
-        if (op->out[k] >= 0) {
-            p->written[sw_ir_root(p->ir, op->out[k])] = true;
-        }
-    }
-}
-
-/* True for a gather into its own bytes, whose operand is not written earlier in its segment. */
-static bool may_start_early(const struct pass *p, int32_t i)
-{
-    const struct sw_ir_op *op = op_of(p, i);
     if (op->move != SW_MOVE_GATHER || op->unless_skipped) {
         return false;
     }
     const enum sw_role role = p->ir->values[sw_ir_root(p->ir, op->out[0])].role;
-    return role != SW_ROLE_PARAM && role != SW_ROLE_STATE &&
-           !p->written[sw_ir_root(p->ir, op->in[0])];
+    return role != SW_ROLE_PARAM && role != SW_ROLE_STATE;
+}
+
+/* ---- what must come before what ---- */
+
+/* The latest accesses so far; -1 = none. */
+struct latest {
+    int32_t *read, *wrote;    /* [n_values] by root */
+    int32_t *loaded, *stored; /* [n_cells] of offloaded values */
+};
+
+static int32_t later(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The latest instruction that instruction i must not pass: a writer of what it reads, or a reader
+ * or writer of what it writes. */
+static int32_t find_behind(const struct pass *p, const struct latest *l, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    int32_t behind = -1;
+    for (int k = sw_ir_first_touched(p->ir, op); k < op->n_in; k++) {
+        behind = later(behind, l->wrote[sw_ir_root(p->ir, op->in[k])]);
+    }
+    for (int k = 0; k < op->n_out && sw_ir_touches_outputs(p->ir, op); k++) {
+        const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_ir_root(p->ir, op->out[k]);
+        behind = root < 0 ? behind : later(behind, later(l->read[root], l->wrote[root]));
+    }
+    const struct sw_cell_range cells =
+        sw_ir_is_transfer(op) ? p->cells->of[p->program->instrs[i].op] : (struct sw_cell_range){0};
+    for (int32_t c = cells.first; c < cells.end; c++) {
+        behind = later(behind, l->stored[c]);
+        behind = op->move == SW_MOVE_STORE ? later(behind, l->loaded[c]) : behind;
+    }
+    return behind;
+}
+
+static void note_accesses(const struct pass *p, const struct latest *l, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    for (int k = sw_ir_first_touched(p->ir, op); k < op->n_in; k++) {
+        l->read[sw_ir_root(p->ir, op->in[k])] = i;
+    }
+    for (int k = 0; k < op->n_out && sw_ir_touches_outputs(p->ir, op); k++) {
+        if (op->out[k] >= 0) {
+            l->wrote[sw_ir_root(p->ir, op->out[k])] = i;
+        }
+    }
+    const struct sw_cell_range cells =
+        sw_ir_is_transfer(op) ? p->cells->of[p->program->instrs[i].op] : (struct sw_cell_range){0};
+    for (int32_t c = cells.first; c < cells.end; c++) {
+        (op->move == SW_MOVE_STORE ? l->stored : l->loaded)[c] = i;
+    }
+}
+
+/* A run is an update within forward, or neighbouring ones, with their loads and stores. Returns its
+ * end if one starts at instruction i, else i. */
+static int32_t find_run(const struct pass *p, int32_t i)
+{
+    const struct sw_instr *instrs = p->program->instrs;
+    int32_t end = i;
+    bool updates = false;
+    while (end < p->program->n_instrs && instrs[end].segment == instrs[i].segment &&
+           (instrs[end].turn.first_only || op_of(p, end)->move == SW_MOVE_LOAD)) {
+        updates |= instrs[end++].turn.first_only;
+    }
+    return updates ? end : i;
+}
+
+/* A run as a whole comes after what any of its instructions must not pass. */
+static void note_run(struct pass *p, const struct latest *l, int32_t first, int32_t end)
+{
+    int32_t behind = -1;
+    for (int32_t i = first; i < end; i++) {
+        behind = later(behind, find_behind(p, l, i));
+    }
+    for (int32_t i = first; i < end; i++) {
+        p->run_end[i] = end;
+        p->behind[i] = behind;
+        note_accesses(p, l, i);
+    }
+}
+
+/* A gather comes after what writes its operand. Exception: a load outside of a run moves with it.
+ * It may start early if that is in an earlier segment, or in a run. begin: of its segment */
+static void note_gather(struct pass *p, const struct latest *l, int32_t i, int32_t begin)
+{
+    const int32_t maker = l->wrote[sw_ir_root(p->ir, op_of(p, i)->in[0])];
+    const struct sw_ir_op *op = maker < 0 ? NULL : op_of(p, maker);
+    const bool moves =
+        op && op->move == SW_MOVE_LOAD && !op->unless_skipped && p->run_end[maker] == 0;
+    const int32_t behind = moves ? p->behind[maker] : maker;
+    p->loads[i] = moves ? maker : -1;
+    p->behind[i] = behind;
+    p->ahead[i] = behind < begin || p->run_end[behind] > 0;
+}
+
+/* Finds the gathers that may start early, the runs, and what must come before both. */
+static void find_order(struct pass *p, const struct latest *l)
+{
+    const struct sw_instr *instrs = p->program->instrs;
+    int32_t begin = 0;
+    for (int32_t i = 0; i < p->program->n_instrs;) {
+        const struct sw_ir_op *op = op_of(p, i);
+        const int32_t end = find_run(p, i);
+        begin = i > 0 && sw_instr_key(&instrs[i]) != sw_instr_key(&instrs[i - 1]) ? i : begin;
+        if (end > i) {
+            note_run(p, l, i, end);
+            i = end;
+            continue;
+        }
+        if (may_start_early(p, op)) {
+            note_gather(p, l, i, begin);
+        } else if (op->move == SW_MOVE_LOAD) {
+            p->behind[i] = find_behind(p, l, i);
+        }
+        note_accesses(p, l, i);
+        i++;
+    }
 }
 
 /* ---- the new order ---- */
@@ -105,6 +213,20 @@ static void emit_loads_of(struct pass *p, int32_t i)
     const int32_t load = p->ahead[i] ? p->loads[i] : -1;
     if (load >= 0 && !p->emitted[load]) {
         emit(p, load);
+    }
+}
+
+/* Emits what is left of a run. */
+static void emit_run(struct pass *p, int32_t end)
+{
+    int32_t first = end;
+    while (first > 0 && p->run_end[first - 1] == end) {
+        first--;
+    }
+    for (int32_t i = first; i < end; i++) {
+        if (!p->emitted[i]) {
+            emit(p, i);
+        }
     }
 }
 
@@ -155,10 +277,27 @@ static int64_t update_limit(const struct pass *p)
 
 enum { MOST_MEMBERS = 256 };
 
-/* Appends gathers from `from` on, as long as they are in the place of the first and travel
- * together. Returns the start of the remaining ones; *elems: elements of those that were added. */
-static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32_t *members,
-                          int32_t *n, int64_t *elems)
+/* True if all that a gather needs has been emitted up to instruction `at`, or will be. */
+static bool is_ready(const struct pass *p, int32_t gather, int32_t at)
+{
+    const int32_t behind = p->behind[gather];
+    return behind < at || p->emitted[behind] || (p->opens > 0 && p->run_end[behind] == p->opens);
+}
+
+/* The end of the run for which a gather waits, if it may start before instruction `at`; else 0. */
+static int32_t run_before(const struct pass *p, int32_t gather, int32_t at)
+{
+    const int32_t behind = p->behind[gather];
+    return behind >= at && !p->emitted[behind] && p->run_end[behind] > 0 && p->behind[behind] < at
+               ? p->run_end[behind]
+               : 0;
+}
+
+/* Appends gathers from `from` on, as long as they are in the place of the first, travel together
+ * and are ready before instruction `at`. Returns the start of the remaining ones; *elems: elements
+ * of those that were added. */
+static int32_t list_place(const struct pass *p, int32_t at, int32_t from, int32_t end,
+                          int32_t *members, int32_t *n, int64_t *elems)
 {
     const struct sw_ir_op *first = op_of(p, from);
     const int64_t place = sw_ir_block_segment(p->ir, first);
@@ -170,7 +309,7 @@ static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32
             continue;
         }
         const int64_t more = moved_elems(p, op);
-        if (sw_ir_block_segment(p->ir, op) != place ||
+        if (sw_ir_block_segment(p->ir, op) != place || !is_ready(p, i, at) ||
             (*n > 0 && op->exchange.group != op_of(p, members[0])->exchange.group) ||
             (*elems > 0 && (moves_a_tile(p, first) || moves_a_tile(p, op))) ||
             (op->phase == SW_PHASE_UPDATE && *elems > 0 && *elems + more > update_limit(p))) {
@@ -183,10 +322,11 @@ static int32_t list_place(const struct pass *p, int32_t from, int32_t end, int32
 }
 
 /* Starts gathers from instruction `from` on, as one batch. It takes whole places (blocks) in order,
- * while all gathered and unread elements stay within `room`. forced: the first place is needed now,
- * and starts even if it exceeds `room`. */
+ * while all gathered and unread elements stay within `room`. The run for which the first one waits
+ * starts with it. forced: the first place is needed now, and starts even if it exceeds `room`. */
 static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t room, bool forced)
 {
+    const int32_t at = from;
     int32_t members[MOST_MEMBERS], n = 0;
     int64_t elems = 0;
     from = from > p->next ? from : p->next;
@@ -194,6 +334,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
         from++;
     }
     p->next = from;
+    p->opens = from < end ? run_before(p, from, at) : 0;
     for (int32_t i = from; i < end && n < MOST_MEMBERS;) {
         while (i < end && (!p->ahead[i] || p->emitted[i])) {
             i++;
@@ -203,7 +344,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
         }
         const int32_t n_before = n;
         int64_t sum;
-        i = list_place(p, i, end, members, &n, &sum);
+        i = list_place(p, at, i, end, members, &n, &sum);
         if (n == n_before || (!(forced && n_before == 0) && p->outstanding + elems + sum > room)) {
             n = n_before; /* other ranks take part, or there is no room */
             break;
@@ -216,6 +357,7 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
     p->outstanding += elems;
     if (n > 0) {
         flush_held(p);
+        emit_run(p, p->opens);
         emit_batch(p, members, n);
     }
 }
@@ -279,20 +421,11 @@ static bool is_held(const struct pass *p, int32_t i)
     return op->move == SW_MOVE_REDUCE || (op->move == SW_MOVE_GATHER && op->unless_skipped);
 }
 
-/* Before a segment is ordered: finds the gathers that may start early, and the loads that they
- * depend on. */
-static void note_segment(struct pass *p, int32_t begin, int32_t end)
+/* True if instruction i and the next one are in one loop, which stays together. */
+static bool is_in_loop(const struct pass *p, int32_t i, int32_t end)
 {
-    memset(p->written, 0, (size_t)p->ir->n_values * sizeof *p->written);
-    for (int32_t i = begin; i < end; i++) {
-        const struct sw_ir_op *op = op_of(p, i);
-        p->ahead[i] = may_start_early(p, i);
-        p->loads[i] = p->ahead[i] ? p->loaded[sw_ir_root(p->ir, op->in[0])] : -1;
-        if (op->move == SW_MOVE_LOAD) {
-            p->loaded[sw_ir_root(p->ir, op->out[0])] = i;
-        }
-        note_writes(p, i);
-    }
+    const int32_t loop = op_of(p, i)->loop;
+    return loop > 0 && i + 1 < end && op_of(p, i + 1)->loop == loop;
 }
 
 /* Orders a segment. Gathers start early while unread elements fit in `room`, some exchanges are
@@ -304,7 +437,6 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
                                              : 0;
     p->outstanding = 0;
     p->next = begin;
-    note_segment(p, begin, end);
     for (int32_t i = begin; i < end; i++) {
         const struct sw_ir_op *op = op_of(p, i);
         if (p->emitted[i]) {
@@ -328,14 +460,15 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
         emit(p, i);
         p->out[p->n_out - 1].exchange.batch = sw_ir_is_collective(op);
         note_reads(p, op);
-        if (p->outstanding <= room / 2 && op->move != SW_MOVE_RECV) { /* receives come first */
+        if (p->outstanding <= room / 2 && op->move != SW_MOVE_RECV && /* receives come first */
+            !is_in_loop(p, i, end)) {
             start_gathers(p, i + 1, end, room, false);
         }
     }
     flush_held(p);
 }
 
-static sw_status run(struct pass *p)
+static void order_all(struct pass *p)
 {
     struct sw_program *program = p->program;
     for (int32_t i = 0; i < program->n_instrs;) {
@@ -347,15 +480,37 @@ static sw_status run(struct pass *p)
     }
     SW_ASSERT(p->n_out == program->n_instrs);
     memcpy(program->instrs, p->out, (size_t)p->n_out * sizeof *p->out);
-    return SW_OK;
 }
 
-sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options)
+/* false = out of memory */
+static bool prepare(struct pass *p)
+{
+    const size_t n_values = (size_t)p->ir->n_values + 1, n_cells = (size_t)p->cells->n + 1;
+    const struct latest l = {.read = sw_alloc("plan", n_values * sizeof *l.read),
+                             .wrote = sw_alloc("plan", n_values * sizeof *l.wrote),
+                             .loaded = sw_alloc("plan", n_cells * sizeof *l.loaded),
+                             .stored = sw_alloc("plan", n_cells * sizeof *l.stored)};
+    const bool good = l.read && l.wrote && l.loaded && l.stored;
+    if (good) {
+        memset(l.read, 0xff, n_values * sizeof *l.read);
+        memset(l.wrote, 0xff, n_values * sizeof *l.wrote);
+        memset(l.loaded, 0xff, n_cells * sizeof *l.loaded);
+        memset(l.stored, 0xff, n_cells * sizeof *l.stored);
+        find_order(p, &l);
+    }
+    sw_free(l.read);
+    sw_free(l.wrote);
+    sw_free(l.loaded);
+    sw_free(l.stored);
+    return good;
+}
+
+sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cells,
+                          const struct sw_plan_options *options)
 {
     const size_t n = (size_t)program->n_instrs + 1;
     const size_t n_values = (size_t)program->ir->n_values + 1;
-    struct pass p = {.program = program, .ir = program->ir, .options = options};
-    sw_status st = SW_OK;
+    struct pass p = {.program = program, .ir = program->ir, .cells = cells, .options = options};
     if (sw_ir_data(p.ir)->n <= 1) {
         return SW_OK;
     }
@@ -364,27 +519,25 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.held = sw_alloc_zero("plan", n, sizeof *p.held);
     p.unread = sw_alloc_zero("plan", n_values, sizeof *p.unread);
-    p.written = sw_alloc_zero("plan", n_values, sizeof *p.written);
-    p.loaded = sw_alloc("plan", n_values * sizeof *p.loaded);
+    p.behind = sw_alloc("plan", n * sizeof *p.behind);
     p.loads = sw_alloc("plan", n * sizeof *p.loads);
+    p.run_end = sw_alloc_zero("plan", n, sizeof *p.run_end);
     p.waits_for = sw_alloc_zero("plan", n_values, sizeof *p.waits_for);
-    if (p.loaded) {
-        memset(p.loaded, 0xff, n_values * sizeof *p.loaded);
+    const bool good = p.out && p.ahead && p.emitted && p.held && p.unread && p.behind && p.loads &&
+                      p.run_end && p.waits_for && prepare(&p);
+    if (good) {
+        order_all(&p);
     }
-    st = p.out && p.ahead && p.emitted && p.held && p.unread && p.written && p.loaded && p.loads &&
-                 p.waits_for
-             ? run(&p)
-             : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     sw_free(p.out);
     sw_free(p.ahead);
     sw_free(p.emitted);
     sw_free(p.held);
     sw_free(p.unread);
-    sw_free(p.written);
-    sw_free(p.loaded);
+    sw_free(p.behind);
     sw_free(p.loads);
+    sw_free(p.run_end);
     sw_free(p.waits_for);
-    return st;
+    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
 /* ---- the technique ---- */
@@ -392,8 +545,7 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_optio
 static sw_status arrange(struct sw_program *program, const struct sw_cells *cells,
                          const struct sw_plan_options *options)
 {
-    (void)cells;
-    return sw_pass_overlap(program, options);
+    return sw_pass_overlap(program, cells, options);
 }
 
 const struct sw_technique sw_technique_overlap = {

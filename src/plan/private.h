@@ -155,7 +155,8 @@ sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_op
 /* Makes the buffers of a program, and places its transients after the persistent part. */
 sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program);
 /* Chooses when collectives start and which travel together. It runs after the schedule. */
-sw_status sw_pass_overlap(struct sw_program *program, const struct sw_plan_options *options);
+sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cells,
+                          const struct sw_plan_options *options);
 /* Chooses when transfers start. It runs after the overlap of collectives. */
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
                            const struct sw_plan_options *options);

@@ -33,7 +33,7 @@ static const struct way ways[] = {
     {"", "Lion", ", \"schedule\": \"vertical\"", 1, 3, false},
     {fp16, "AdamW", ", \"tile_bytes\": 700", 1, 2, true},
     {bf16, "AdamW8bit", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", 1, 1, true},
-    {bf16, "AdamW", ", \"schedule\": \"vertical\"", 2, 4, false},
+    {bf16, "AdamW", ", \"schedule\": \"vertical\", \"tile_bytes\": 700", 2, 4, false},
     {fp16, "SparseAdam", "", 2, 3, true},
 };
 // clang-format on

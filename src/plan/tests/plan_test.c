@@ -481,6 +481,70 @@ static int early_loads(const struct sw_program *program, enum sw_segment segment
     return n;
 }
 
+/* The first instruction after i that reads v; n_instrs if there is none. *kernels: those of forward
+ * in between, without updates. */
+static int32_t next_reader(const struct sw_program *p, int32_t i, sw_value v, int *kernels)
+{
+    *kernels = 0;
+    for (i++; i < p->n_instrs; i++) {
+        const struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
+        for (int k = 0; k < op->n_in; k++) {
+            if (sw_ir_root(p->ir, op->in[k]) == v) {
+                return i;
+            }
+        }
+        *kernels += p->instrs[i].queue == SW_QUEUE_COMPUTE && !p->instrs[i].turn.first_only;
+    }
+    return i;
+}
+
+/* Gathers of forward after its first block that start while kernels of forward run. *n: their
+ * number */
+static int gathers_ahead(const struct sw_program *p, int *n)
+{
+    int ahead = 0, kernels;
+    *n = -1; /* the first one */
+    for (int32_t i = 0; i < p->segment_first[SW_SEGMENT_FORWARD + 1]; i++) {
+        const struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
+        if (op->move == SW_MOVE_GATHER) {
+            assert_true(next_reader(p, i, op->out[0], &kernels) < p->n_instrs);
+            ahead += kernels > 0;
+            *n += 1;
+        }
+    }
+    return ahead;
+}
+
+/* An update within forward runs ahead with the gather of what it updates, if that may. */
+static void late_updates_run_ahead_with_gathers(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 8; way++) {
+        struct sw_plan_options o = options();
+        int n, updates[2];
+        o.mesh = sw_mesh_of_data(2);
+        o.policy.stage = 3;
+        o.policy.micro_batches = way & 1 ? 4 : 2;
+        o.policy.schedule = way & 1 ? SW_STEP_VERTICAL : SW_STEP_HORIZONTAL;
+        o.policy.params_tier = o.policy.states_tier = o.policy.grads_tier = SW_TIER_DISK;
+        o.policy.transfer_bytes = way & 2 ? 1 << 20 : 0;
+        o.policy.update_elems = way & 4 ? 32 : 0;
+        o.policy.two_slots = true;
+        o.policy.clipped_update = SW_CLIPPED_NEXT_FORWARD;
+        o.overlap = true;
+        for (int ahead = 0; ahead < 2; ahead++) {
+            o.policy.prefetch_elems = o.limits.max_live_elems = ahead ? 700 : 0;
+            struct sw_plan *plan = plan_tower(4, &o);
+            const int started = gathers_ahead(&plan->programs[0], &n);
+            assert_true(n > 4);
+            assert_true(ahead ? started >= n - 2 : started <= n / 2);
+            updates[ahead] = count_ops(&plan->programs[0], "adam");
+            sw_plan_close(plan);
+        }
+        assert_int_equal(updates[0], updates[1]);
+    }
+}
+
 /* States are read during forward, within the limit. Without clipping, their update is within
  * backward; with clipping it follows the norm. Predicated ops keep their predicates. */
 static void states_are_read_in_segments_before(void **state)
@@ -1086,6 +1150,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(check_finds_damaged_loops),
     cmocka_unit_test(what_travels_together_is_of_one_kind),
     cmocka_unit_test(a_load_finds_what_was_stored),
+    cmocka_unit_test(late_updates_run_ahead_with_gathers),
     cmocka_unit_test(states_are_read_in_segments_before),
     cmocka_unit_test(first_terms_load_no_sum),
     cmocka_unit_test(unsupported_op_is_named),
