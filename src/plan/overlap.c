@@ -43,6 +43,10 @@ struct pass {
     /* [n_values] by root, what held instructions do with it: READS, WRITES, or both */
     uint8_t *waits_for;
     int64_t held_elems, held_place;
+    /* instructions that are put off, see is_put_off: late[first_late] .. late[n_late - 1] */
+    int32_t *late, *late_for; /* [n_instrs] for: number of the batch that it may need */
+    int32_t first_late, n_late, n_batches; /* batches of reductions so far */
+    uint8_t *late_of;                      /* [n_values] as `waits_for`, of what is put off */
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
@@ -244,30 +248,42 @@ static void emit_batch(struct pass *p, const int32_t *members, int32_t n)
     p->out[first].exchange.batch = n;
 }
 
-/* Records or clears the accesses of a held instruction. */
-static void note_held(const struct pass *p, int32_t i, bool held)
+/* Records or clears the accesses of an instruction that waits. waits_for: [n_values] */
+static void note_waiting(const struct pass *p, uint8_t *waits_for, int32_t i, bool waits)
 {
     const struct sw_ir_op *op = op_of(p, i);
     for (int k = 0; k < op->n_in + op->n_out; k++) {
         const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
-        uint8_t *of = v < 0 ? NULL : &p->waits_for[sw_ir_root(p->ir, v)];
+        uint8_t *of = v < 0 ? NULL : &waits_for[sw_ir_root(p->ir, v)];
         if (of) {
-            *of = held ? *of | (k < op->n_in ? READS : WRITES) : 0;
+            *of = waits ? *of | (k < op->n_in ? READS : WRITES) : 0;
         }
     }
 }
 
-/* Emits the held instructions as one batch. */
+static bool holds_reductions(const struct pass *p)
+{
+    return p->n_held > 0 && op_of(p, p->held[0])->move == SW_MOVE_REDUCE;
+}
+
+static void emit_late(struct pass *p, int32_t batch);
+
+/* Emits the held instructions as one batch. After a batch of reductions, emits what was put off for
+ * the batch before, which has arrived. */
 static void flush_held(struct pass *p)
 {
+    const bool reduces = holds_reductions(p);
     for (int32_t h = 0; h < p->n_held; h++) {
-        note_held(p, p->held[h], false);
+        note_waiting(p, p->waits_for, p->held[h], false);
     }
     if (p->n_held > 0) {
         emit_batch(p, p->held, p->n_held);
     }
     p->n_held = 0;
     p->held_elems = 0;
+    if (reduces) {
+        emit_late(p, p->n_batches++);
+    }
 }
 
 static int64_t update_limit(const struct pass *p)
@@ -379,38 +395,49 @@ static int64_t batch_limit(const struct pass *p, const struct sw_ir_op *op)
     return op->move == SW_MOVE_REDUCE ? p->options->limits.reduce_bucket_elems : update_limit(p);
 }
 
-/* An instruction must not overtake held ones if it reads what they write, or writes what they
+/* An instruction must not overtake those that wait if it reads what they write, or writes what they
  * touch. */
-static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
+static bool touches(const struct pass *p, const uint8_t *waits_for, const struct sw_ir_op *op)
 {
-    bool touches = false;
-    for (int k = 0; k < op->n_in && p->n_held > 0; k++) {
-        touches = touches || (p->waits_for[sw_ir_root(p->ir, op->in[k])] & WRITES);
+    bool found = false;
+    for (int k = 0; k < op->n_in; k++) {
+        found = found || (waits_for[sw_ir_root(p->ir, op->in[k])] & WRITES);
     }
-    for (int k = 0; k < op->n_out && p->n_held > 0; k++) {
-        touches = touches || (op->out[k] >= 0 && p->waits_for[sw_ir_root(p->ir, op->out[k])]);
+    for (int k = 0; k < op->n_out; k++) {
+        found = found || (op->out[k] >= 0 && waits_for[sw_ir_root(p->ir, op->out[k])]);
     }
-    return touches;
+    return found;
 }
 
-/* Holds reductions, and gathers of updated parameters, until their block or a bucket is
- * complete. */
+static bool touches_held(const struct pass *p, const struct sw_ir_op *op)
+{
+    return p->n_held > 0 && touches(p, p->waits_for, op);
+}
+
+/* True if an instruction may travel with those that are held. */
+static bool may_join(const struct pass *p, const struct sw_ir_op *op)
+{
+    const struct sw_ir_op *first = op_of(p, p->held[0]);
+    return !moves_a_tile(p, op) && first->move == op->move &&
+           first->exchange.group == op->exchange.group && first->in_backward == op->in_backward &&
+           !(op->exchange.continues && touches_held(p, op)) &&
+           p->held_elems + moved_elems(p, op) <= batch_limit(p, op);
+}
+
+/* Holds reductions, and gathers of updated parameters, until their block or a bucket is complete.
+ * Others may be held after those before have left, see flush_held. */
 static void hold(struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
     const int64_t place = op->move == SW_MOVE_REDUCE ? p->held_place : -1;
-    const bool alone = moves_a_tile(p, op);
-    if (p->n_held > 0 && (alone || op_of(p, p->held[0])->move != op->move ||
-                          op_of(p, p->held[0])->exchange.group != op->exchange.group ||
-                          (op->exchange.continues && touches_held(p, op)) ||
-                          p->held_elems + moved_elems(p, op) > batch_limit(p, op))) {
+    while (p->n_held > 0 && !may_join(p, op)) {
         flush_held(p);
     }
     p->held[p->n_held++] = i;
-    note_held(p, i, true);
+    note_waiting(p, p->waits_for, i, true);
     p->held_elems += moved_elems(p, op);
     p->held_place = place >= 0 ? place : p->held_place;
-    if (alone) {
+    if (moves_a_tile(p, op)) {
         flush_held(p);
     }
 }
@@ -426,6 +453,65 @@ static bool is_in_loop(const struct pass *p, int32_t i, int32_t end)
 {
     const int32_t loop = op_of(p, i)->loop;
     return loop > 0 && i + 1 < end && op_of(p, i + 1)->loop == loop;
+}
+
+/* Emits an instruction, or holds it. */
+static void place(struct pass *p, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    const int64_t its = place_of_grads(p, op);
+    if (is_held(p, i)) {
+        hold(p, i);
+        return;
+    }
+    if (p->program->instrs[i].queue == SW_QUEUE_COMM || touches_held(p, op) ||
+        (holds_reductions(p) && its != p->held_place)) {
+        flush_held(p);
+    }
+    p->held_place = its;
+    emit(p, i);
+    p->out[p->n_out - 1].exchange.batch = sw_ir_is_collective(op);
+    note_reads(p, op);
+}
+
+/* True for what the update does in backward: it needs the reductions of its block. It is put off
+ * until the next batch of them leaves, so that the backward of the next block runs meanwhile. */
+static bool is_put_off(const struct sw_ir_op *op, int64_t room)
+{
+    return room > 0 && op->in_backward && op->move != SW_MOVE_REDUCE;
+}
+
+static void put_off(struct pass *p, int32_t i)
+{
+    note_waiting(p, p->late_of, i, true);
+    p->late_for[p->n_late] = p->n_batches + holds_reductions(p);
+    p->late[p->n_late++] = i;
+}
+
+/* Emits what was put off for batches up to this one. */
+static void emit_late(struct pass *p, int32_t batch)
+{
+    const int64_t held_place = p->held_place;
+    const int32_t first = p->first_late;
+    while (p->first_late < p->n_late && p->late_for[p->first_late] <= batch) {
+        place(p, p->late[p->first_late++]);
+    }
+    p->held_place = held_place;
+    for (int32_t k = first; k < p->first_late; k++) {
+        note_waiting(p, p->late_of, p->late[k], false);
+    }
+    for (int32_t k = p->first_late; k < p->n_late && first < p->first_late; k++) {
+        note_waiting(p, p->late_of, p->late[k], true);
+    }
+}
+
+/* Emits all that was put off. */
+static void end_late(struct pass *p)
+{
+    if (p->first_late < p->n_late) {
+        flush_held(p);
+        emit_late(p, INT32_MAX);
+    }
 }
 
 /* Orders a segment. Gathers start early while unread elements fit in `room`, some exchanges are
@@ -446,25 +532,24 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
             start_gathers(p, i, end, room, true);
             continue;
         }
-        if (is_held(p, i)) {
-            hold(p, i);
+        if (is_put_off(op, room)) {
+            put_off(p, i);
             continue;
         }
-        const int64_t place = place_of_grads(p, op);
-        if (p->program->instrs[i].queue == SW_QUEUE_COMM || touches_held(p, op) ||
-            (p->n_held > 0 && place != p->held_place &&
-             op_of(p, p->held[0])->move == SW_MOVE_REDUCE)) {
-            flush_held(p);
+        if (p->first_late < p->n_late && touches(p, p->late_of, op)) {
+            end_late(p);
         }
-        p->held_place = place;
-        emit(p, i);
-        p->out[p->n_out - 1].exchange.batch = sw_ir_is_collective(op);
-        note_reads(p, op);
+        place(p, i);
+        if (!p->emitted[i]) {
+            continue;
+        }
         if (p->outstanding <= room / 2 && op->move != SW_MOVE_RECV && /* receives come first */
             !is_in_loop(p, i, end)) {
             start_gathers(p, i + 1, end, room, false);
         }
     }
+    flush_held(p);
+    end_late(p);
     flush_held(p);
 }
 
@@ -523,8 +608,11 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cel
     p.loads = sw_alloc("plan", n * sizeof *p.loads);
     p.run_end = sw_alloc_zero("plan", n, sizeof *p.run_end);
     p.waits_for = sw_alloc_zero("plan", n_values, sizeof *p.waits_for);
+    p.late = sw_alloc("plan", n * sizeof *p.late);
+    p.late_for = sw_alloc("plan", n * sizeof *p.late_for);
+    p.late_of = sw_alloc_zero("plan", n_values, sizeof *p.late_of);
     const bool good = p.out && p.ahead && p.emitted && p.held && p.unread && p.behind && p.loads &&
-                      p.run_end && p.waits_for && prepare(&p);
+                      p.run_end && p.waits_for && p.late && p.late_for && p.late_of && prepare(&p);
     if (good) {
         order_all(&p);
     }
@@ -537,6 +625,9 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cel
     sw_free(p.loads);
     sw_free(p.run_end);
     sw_free(p.waits_for);
+    sw_free(p.late);
+    sw_free(p.late_for);
+    sw_free(p.late_of);
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
 }
 
