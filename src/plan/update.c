@@ -50,8 +50,7 @@ static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *optio
                      const struct feed *feed)
 {
     return sw_updates_in_backward(options) && !sw_ir_is_shared(ir, feed->param) &&
-           (!options->fp16 ||
-            (sw_param_leaves(ir, options, feed->param) && !sw_ir_is_part(ir, feed->param)));
+           (!options->fp16 || sw_param_leaves(ir, options, feed->param));
 }
 
 /* True if the update runs within the next forward. Its gradients are kept until then. */
