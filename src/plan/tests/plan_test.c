@@ -545,6 +545,65 @@ static void late_updates_run_ahead_with_gathers(void **state)
     }
 }
 
+/* Products between reduction i and the first kernel that reads its sum; -1 = none reads it in
+ * backward. */
+static int products_beside(const struct sw_program *p, int32_t i)
+{
+    const int32_t end = p->segment_first[SW_SEGMENT_BACKWARD + 1];
+    const sw_value sum = sw_ir_root(p->ir, p->ir->ops[p->instrs[i].op].out[0]);
+    int n = 0;
+    for (int32_t j = i + 1; j < end; j++) {
+        const struct sw_instr *instr = &p->instrs[j];
+        const struct sw_ir_op *op = &p->ir->ops[instr->op];
+        for (int k = 0; k < op->n_in && instr->queue == SW_QUEUE_COMPUTE; k++) {
+            if (sw_ir_root(p->ir, op->in[k]) == sum) {
+                return n;
+            }
+        }
+        n += sw_ir_is(op, SW_OP_MATMUL);
+    }
+    return -1;
+}
+
+/* Norms and updates in backward leave time for the reductions that they need, if that may be: the
+ * backward of the next block. They stay in order. */
+static void updates_in_backward_leave_time_for_reductions(void **state)
+{
+    (void)state;
+    for (int way = 0; way < 8; way++) {
+        struct sw_plan_options o = options();
+        o.mesh = sw_mesh_of_data(2);
+        o.clip = way & 1;
+        o.policy.stage = 3;
+        o.policy.micro_batches = way & 2 ? 6 : 2;
+        o.policy.params_tier = o.policy.states_tier = o.policy.grads_tier =
+            way & 4 ? SW_TIER_HOST : SW_TIER_DISK;
+        o.limits.reduce_bucket_elems = o.limits.max_live_elems = 1 << 20;
+        o.overlap = true;
+        for (int ahead = 0; ahead < 2; ahead++) {
+            o.policy.prefetch_elems = ahead ? 1 << 20 : 0;
+            struct sw_plan *plan = plan_tower(4, &o);
+            const struct sw_program *p = &plan->programs[0];
+            int n = 0, beside = 0;
+            int32_t before = -1;
+            for (int32_t i = p->segment_first[SW_SEGMENT_BACKWARD];
+                 i < p->segment_first[SW_SEGMENT_BACKWARD + 1]; i++) {
+                const struct sw_ir_op *op = &p->ir->ops[p->instrs[i].op];
+                if (op->move == SW_MOVE_REDUCE && products_beside(p, i) >= 0) {
+                    n++;
+                    beside += products_beside(p, i) > 0;
+                } else if (op->in_backward && p->instrs[i].queue == SW_QUEUE_COMPUTE) {
+                    assert_true(p->instrs[i].op > before);
+                    before = p->instrs[i].op;
+                }
+            }
+            assert_true(n > 10);
+            assert_true((beside >= n - 4) == (ahead > 0)); /* but of the last block */
+            sw_plan_close(plan);
+        }
+    }
+}
+
 /* States are read during forward, within the limit. Without clipping, their update is within
  * backward; with clipping it follows the norm. Predicated ops keep their predicates. */
 static void states_are_read_in_segments_before(void **state)
@@ -1151,6 +1210,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_travels_together_is_of_one_kind),
     cmocka_unit_test(a_load_finds_what_was_stored),
     cmocka_unit_test(late_updates_run_ahead_with_gathers),
+    cmocka_unit_test(updates_in_backward_leave_time_for_reductions),
     cmocka_unit_test(states_are_read_in_segments_before),
     cmocka_unit_test(first_terms_load_no_sum),
     cmocka_unit_test(unsupported_op_is_named),
