@@ -233,7 +233,11 @@ static void print_setup(const struct pub_setup *theirs, const struct pub_setup *
         sw_str_printf(out, "ours: %lld elements are gathered ahead\n", (long long)ours->prefetch);
     }
     if (ours->next_forward) {
-        sw_str_puts(out, "ours: gradients are clipped, and the next forward updates\n");
+        sw_str_puts(out, "ours: the next forward updates (\"clipped_update\")\n");
+    }
+    if (ours->in_backward) {
+        sw_str_puts(out, "ours: two slots on the disk, and no clipping, of which the run says "
+                         "nothing: backward updates\n");
     }
     if (ours->tile_bytes > 0) {
         sw_str_printf(out, "ours: tiles of %lld bytes\n", (long long)ours->tile_bytes);

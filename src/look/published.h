@@ -47,7 +47,7 @@ struct pub_setup {
     double rows; /* samples per device and micro-batch */
     int64_t stage, tensor, pipe, micro_batches, micro_batch, global_batch, drives, chunks;
     int64_t prefetch, tile_bytes; /* elements gathered ahead; 0 = ours by default */
-    bool sequence_parallel, vertical, next_forward;
+    bool sequence_parallel, vertical, next_forward, in_backward;
 };
 struct pub_run {
     const char *id, *cluster, *says, *reading, *source, *note;

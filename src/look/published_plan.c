@@ -183,7 +183,7 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
                   fmax(1, p->rows * (double)cuts_of(s)), (long long)p->micro_batches,
                   is(s->dtype, "bf16") ? "bf16" : "fp16",
                   is(s->checkpoints, "host") ? "true" : "false",
-                  s->next_forward ? "\"gradient_clipping\":1," : "", (long long)s->stage);
+                  s->in_backward ? "\"gradient_clipping\":0," : "", (long long)s->stage);
     put_tier("offload_optimizer", s->states, out);
     put_tier("offload_param", s->stage == 3 ? s->parameters : NULL, out);
     if (s->prefetch > 0) {
@@ -198,6 +198,9 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
     }
     if (s->vertical) {
         sw_str_puts(out, ",\"schedule\":\"vertical\"");
+    }
+    if (s->in_backward) {
+        sw_str_puts(out, ",\"disk_slots\":2");
     }
     if (s->next_forward) {
         sw_str_puts(out, ",\"clipped_update\":\"next_forward\"");
