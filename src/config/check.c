@@ -70,6 +70,11 @@ static bool ratio_below_stage_3(const struct sw_config *c)
     return c->zero.offload_optimizer.ratio < 1 && c->zero.stage != 3;
 }
 
+static bool share_at_the_end(const struct sw_config *c)
+{
+    return c->spillway.next_forward_share < 1 && c->spillway.clipped_update == SW_CLIPPED_END;
+}
+
 static bool states_without_path(const struct sw_config *c)
 {
     return c->zero.offload_optimizer.device == SW_OFFLOAD_NVME &&
@@ -369,6 +374,8 @@ static const struct rule impossible[] = {
      "false is supported only at stages 1 and 2"},
     {"zero_optimization.offload_optimizer.ratio", ratio_below_stage_3,
      "a ratio below 1 is supported only at stage 3"},
+    {"spillway.next_forward_share", share_at_the_end,
+     "below 1 needs clipped_update \"next_forward\""},
     {"zero_optimization.offload_optimizer.nvme_path", states_without_path,
      "is required with device nvme"},
     {"zero_optimization.offload_param.nvme_path", params_without_path,

@@ -297,6 +297,7 @@ struct sw_spillway_config {
     /* Copies on disk of the data that a step updates, 1 or 2; 0 = by the available space. */
     int64_t disk_slots;
     int clipped_update; /* enum sw_clipped_update */
+    double next_forward_share;
     struct sw_recompute recompute;
     bool recompute_cheap;
     int reduce; /* enum sw_reduce_order */

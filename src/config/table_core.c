@@ -711,6 +711,10 @@ static const struct config_field spillway_fields[] = {
         "within the next forward, which hides transfers behind it and reads fewer bytes, but "
         "keeps gradients twice; results do not depend on it",
         BUILT),
+    NUMBER("next_forward_share", AT(spillway.next_forward_share), "1.0", 0.01, 1,
+           "with clipped_update \"next_forward\", the share of the offloaded parameters that are "
+           "updated there; the others are updated at the end of the step, and keep gradients once",
+           BUILT),
     CHOICE("kernels", AT(spillway.kernels), "\"fast\"", kernels,
            "kernels to use: fast ones, plain C, or fast ones with oneDNN's products", BUILT),
     BOOL("allow_other_math", AT(spillway.allow_other_math), "false",

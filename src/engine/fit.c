@@ -374,6 +374,7 @@ static struct sw_policy asked_policy(const struct sw_engine *e)
     return (struct sw_policy){
         .host_updates = c->spillway.update == SW_PLACE_HOST,
         .clipped_update = (enum sw_clipped_update)c->spillway.clipped_update,
+        .late_share = c->spillway.next_forward_share,
         .micro_batch = e->sizes.batch,
         .micro_batches = e->sizes.micro_batches,
         .recompute = sw_config_recompute(c, e->weights.model ? e->weights.model->layers : 0),

@@ -235,6 +235,10 @@ static void print_setup(const struct pub_setup *theirs, const struct pub_setup *
     if (ours->next_forward) {
         sw_str_puts(out, "ours: the next forward updates (\"clipped_update\")\n");
     }
+    if (ours->late_share > 0) {
+        sw_str_printf(out, "ours: it updates %g of the parameters; the end of the step the rest\n",
+                      ours->late_share);
+    }
     if (ours->in_backward) {
         sw_str_puts(out, "ours: two slots on the disk, and no clipping, of which the run says "
                          "nothing: backward updates\n");

@@ -44,7 +44,8 @@ struct pub_model {
 };
 struct pub_setup {
     const char *dtype, *states, *parameters, *checkpoints, *recompute;
-    double rows; /* samples per device and micro-batch */
+    double rows;       /* samples per device and micro-batch */
+    double late_share; /* of the parameters that the next forward updates; 0 = all */
     int64_t stage, tensor, pipe, micro_batches, micro_batch, global_batch, drives, chunks;
     int64_t prefetch, tile_bytes; /* elements gathered ahead; 0 = ours by default */
     bool sequence_parallel, vertical, next_forward, in_backward;

@@ -205,6 +205,9 @@ static void write_config(const struct pub_run *run, const struct pub_prediction 
     if (s->next_forward) {
         sw_str_puts(out, ",\"clipped_update\":\"next_forward\"");
     }
+    if (s->late_share > 0) {
+        sw_str_printf(out, ",\"next_forward_share\":%g", s->late_share);
+    }
     if (s->tile_bytes > 0) {
         sw_str_printf(out, ",\"tile_bytes\":%lld", (long long)s->tile_bytes);
     }

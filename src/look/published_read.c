@@ -245,6 +245,7 @@ static sw_status take_setup(const struct pub_file *f, const struct sw_json *obje
         {"tile_bytes", WHOLE, offsetof(struct pub_setup, tile_bytes), false},
         {"vertical", FLAG, offsetof(struct pub_setup, vertical), false},
         {"next_forward", FLAG, offsetof(struct pub_setup, next_forward), false},
+        {"next_forward_share", NUMBER, offsetof(struct pub_setup, late_share), false},
         {"in_backward", FLAG, offsetof(struct pub_setup, in_backward), false},
         {"sequence_parallel", FLAG, offsetof(struct pub_setup, sequence_parallel), false}};
     return take_object(f, object, rows, SW_LEN(rows), out);

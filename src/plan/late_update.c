@@ -12,9 +12,37 @@
 // loads of the step read; its writes may go on during backward. Backward stores gradients in other
 // slots than those that the update reads. All of them become current at the end of the step. A step
 // that fails before leaves everything as it was, and the update is still due. A parameter that
-// stays on the device is updated at the end of its own step.
+// stays on the device, or is not in the share that the configuration gives, is updated at the end
+// of its own step. Its gradients have one slot.
 #include "plan/private.h"
 #include "plan/technique.h"
+
+/* True if a parameter is in the share that the next forward updates. Tiles of one are alike. */
+static bool is_in_share(const struct sw_ir *ir, const struct sw_plan_options *options,
+                        struct sw_late_share *share, sw_value param)
+{
+    const sw_value whole = sw_ir_root(ir, param);
+    const double wanted = options->policy.late_share;
+    if (wanted <= 0 || wanted >= 1) {
+        return true;
+    }
+    if (whole != share->latest) {
+        const double elems = (double)ir->values[whole].form->elems;
+        share->all += elems;
+        share->latest = whole;
+        share->is_in = share->in + elems / 2 <= wanted * share->all;
+        share->in += share->is_in ? elems : 0;
+    }
+    return share->is_in;
+}
+
+int32_t sw_late_place(const struct sw_ir *ir, const struct sw_plan_options *options,
+                      const struct sw_uses *known, struct sw_late_share *share, sw_value param)
+{
+    return !sw_updates_in_forward(options) || !is_in_share(ir, options, share, param) ? -1
+           : sw_ir_is_part(ir, param) ? known->first_reader[param]
+                                      : known->first_in_place[param];
+}
 
 /* Copies v to a state, or stores it there if gradients leave the device. */
 static sw_value keep_as(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,
@@ -79,20 +107,34 @@ static bool refuses(const struct sw_facts *facts, struct sw_str *why)
 static void advise(const struct sw_shortage *s, struct sw_str *out)
 {
     if (s->plan->update.in_forward) {
+        sw_advise(out, ", ", "a smaller spillway.next_forward_share");
         sw_advise(out, ", or ", "spillway.clipped_update \"end\"");
     }
+}
+
+/* True if some parameters off the device are updated at the end of the step. */
+static bool is_shared_out(const struct sw_plan *plan)
+{
+    bool found = false;
+    for (int32_t i = 0; i < plan->n_persistent && !found; i++) {
+        const struct sw_persistent *item = &plan->persistent[i];
+        found = item->role == SW_ROLE_PARAM && item->tier != SW_TIER_DEVICE &&
+                item->slot_bytes > 0 && !item->is_late;
+    }
+    return found;
 }
 
 static void describe(const struct sw_plan *plan, const struct sw_program *program,
                      struct sw_str *out)
 {
     if (!program && plan->update.in_forward) {
-        sw_str_puts(out, "parameters off the device are updated within the next forward\n");
+        sw_str_printf(out, "%sparameters off the device are updated within the next forward\n",
+                      is_shared_out(plan) ? "some " : "");
     }
 }
 
 const struct sw_technique sw_technique_late_update = {
-    .keys = "spillway.clipped_update",
+    .keys = "spillway.clipped_update spillway.next_forward_share",
     .refuses = refuses,
     .advise = advise,
     .describe = describe,

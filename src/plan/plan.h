@@ -581,6 +581,7 @@ struct sw_policy {
     /* Under clipping, parameters that leave the device are updated within the next forward, if
      * nothing prevents it (sw_technique_late_update). */
     enum sw_clipped_update clipped_update;
+    double late_share; /* of those, in elements, spread evenly over the model; 0 = all of them */
     /* Most bytes in flight, for prefetched loads and for stores each. 0 = a load is issued just
      * before its reader, and a store waits for the previous one. */
     size_t transfer_bytes;

@@ -342,6 +342,18 @@ int32_t sw_uses_ready(const struct sw_ir *ir, const struct sw_uses *uses, sw_val
 
 /* ---- late_update.c ---- */
 
+/* The parameters seen so far that leave the device, in elements: all of them, and those that the
+ * next forward updates. */
+struct sw_late_share {
+    double all, in;
+    sw_value latest; /* the latest one; at first SW_NO_VALUE */
+    bool is_in;      /* the next forward updates it */
+};
+/* The op of forward before which the next step updates a parameter that leaves the device; -1 =
+ * this step does. Updates of a block are neighbours. Exception: a tile is updated just before it is
+ * read. If only a share of the parameters is updated there, it is spread evenly over the model. */
+int32_t sw_late_place(const struct sw_ir *ir, const struct sw_plan_options *options,
+                      const struct sw_uses *known, struct sw_late_share *share, sw_value param);
 /* Keeps the gradient of the only micro-batch, as it is, for the update within the next forward.
  * use: which use of the parameter. Returns the state that has it. */
 sw_value sw_keep_gradient(struct sw_ir *ir, const struct sw_plan_options *options, sw_value param,

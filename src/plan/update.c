@@ -475,16 +475,6 @@ static void keep(struct sw_ir *ir, const struct sw_ir_stream *stream, int use)
                        ir->values[stream->grad].sparse_index);
 }
 
-/* The op of forward before which the next step updates a parameter; -1 = this step does. Updates of
- * a block are neighbours. Exception: a tile is updated just before it is read. */
-static int32_t next_forward(const struct sw_ir *ir, const struct sw_plan_options *options,
-                            const struct sw_uses *known, sw_value param)
-{
-    return !sw_updates_in_forward(options) || stays_here(ir, options, param) ? -1
-           : sw_ir_is_part(ir, param) ? known->first_reader[param]
-                                      : known->first_in_place[param];
-}
-
 static int by_ready(const void *a, const void *b)
 {
     const struct feed *x = a, *y = b;
@@ -500,11 +490,15 @@ static int sum_streams(struct sw_ir *ir, const struct sw_plan_options *options,
                        const struct sw_uses *known, struct feed *feeds)
 {
     int n_feeds = 0;
+    struct sw_late_share share = {.latest = SW_NO_VALUE};
     for (int32_t p = 0; p < ir->params.n; p++) {
         struct feed *feed = &feeds[n_feeds];
-        *feed = (struct feed){.param = ir->params.at[p],
+        const sw_value param = ir->params.at[p];
+        const bool stays = stays_here(ir, options, param);
+        *feed = (struct feed){.param = param,
                               .ops.sum_first = ir->n_ops,
-                              .ops.before = next_forward(ir, options, known, ir->params.at[p]),
+                              .ops.before =
+                                  stays ? -1 : sw_late_place(ir, options, known, &share, param),
                               .moved = SW_NO_VALUE};
         int use = 0;
         for (int32_t i = known->first_stream[feed->param]; i >= 0; i = known->next_stream[i]) {

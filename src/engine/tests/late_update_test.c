@@ -21,7 +21,8 @@ enum { B = 2, T = 6, V = 67, STEPS = 6, MOST_RANKS = 2, MOST_ELEMS = 1 << 20 };
 struct way {
     const char *precision, *optimizer, *more; /* more: keys of the "spillway" block */
     int ranks, micro_batches;
-    bool parts; /* calls sw_forward, sw_backward and sw_step */
+    bool parts;   /* calls sw_forward, sw_backward and sw_step */
+    double share; /* spillway.next_forward_share; 0 = by default */
 };
 // clang-format off
 static const char fp16[] =
@@ -29,12 +30,13 @@ static const char fp16[] =
     "\"hysteresis\": 1}, ";
 static const char bf16[] = "\"bf16\": {\"enabled\": true}, ";
 static const struct way ways[] = {
-    {bf16, "AdamW", "", 1, 1, false},
-    {"", "Lion", ", \"schedule\": \"vertical\"", 1, 3, false},
-    {fp16, "AdamW", ", \"tile_bytes\": 700", 1, 2, true},
-    {bf16, "AdamW8bit", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", 1, 1, true},
-    {bf16, "AdamW", ", \"schedule\": \"vertical\", \"tile_bytes\": 700", 2, 4, false},
-    {fp16, "SparseAdam", "", 2, 3, true},
+    {bf16, "AdamW", "", 1, 1, false, 0},
+    {"", "Lion", ", \"schedule\": \"vertical\"", 1, 3, false, 0},
+    {fp16, "AdamW", ", \"tile_bytes\": 700", 1, 2, true, 0},
+    {bf16, "AdamW8bit", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", 1, 1, true, 0},
+    {bf16, "AdamW", ", \"schedule\": \"vertical\", \"tile_bytes\": 700", 2, 4, false, 0},
+    {fp16, "SparseAdam", "", 2, 3, true, 0},
+    {fp16, "AdamW", ", \"tile_bytes\": 700", 2, 2, false, 0.5},
 };
 // clang-format on
 
@@ -51,6 +53,7 @@ struct run {
 static sw_status open_engine(const struct run *run, sw_comm *comm, sw_engine **out)
 {
     const struct way *way = run->way;
+    const bool late = strcmp(run->update, "end") != 0;
     char config[2048];
     snprintf(config, sizeof config,
              "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %s, %s"
@@ -61,9 +64,9 @@ static sw_status open_engine(const struct run *run, sw_comm *comm, sw_engine **o
              "\"scheduler\": {\"type\": \"WarmupLR\", \"params\": {\"warmup_num_steps\": 5}}, "
              "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01}}, "
              "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"kernels\": \"reference\", "
-             "\"clipped_update\": \"%s\"%s}}",
+             "\"clipped_update\": \"%s\"%s, \"next_forward_share\": %g}}",
              B, run->clip, way->precision, test_folder(), test_folder(), way->optimizer,
-             way->micro_batches, run->update, way->more);
+             way->micro_batches, run->update, way->more, late && way->share > 0 ? way->share : 1);
     const struct sw_engine_options options = {
         .config.text = config,
         .model = {.path = "gpt2-tiny", .vocab_size = V},
@@ -203,7 +206,7 @@ static void it_moves_the_bytes_of_a_step_without_clipping(void **state)
 {
     (void)state;
     static struct run want, got;
-    static const struct way way = {bf16, "AdamW", "", 1, 1, false};
+    static const struct way way = {bf16, "AdamW", "", 1, 1, false, 0};
     want = (struct run){.way = &way, .update = "end", .clip = "0"};
     got = (struct run){.way = &way, .update = "next_forward", .clip = "0.1"};
     run_all(&want);
@@ -226,7 +229,7 @@ static void what_cannot_wait_is_refused(void **state)
         {"AdamW", "1", ", \"disk_slots\": 1", "one slot"},
     };
     for (size_t i = 0; i < SW_LEN(cases); i++) {
-        const struct way way = {bf16, cases[i].optimizer, cases[i].more, 1, 1, false};
+        const struct way way = {bf16, cases[i].optimizer, cases[i].more, 1, 1, false, 0};
         const struct run run = {.way = &way, .update = "next_forward", .clip = cases[i].clip};
         sw_engine *e = NULL;
         assert_int_equal(open_engine(&run, NULL, &e), SW_E_CONFIG);

@@ -2,6 +2,7 @@
 // Tests the passes and the finished plan on small graphs with a mock device. Nothing runs here.
 #include "plan/private.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -601,6 +602,46 @@ static void updates_in_backward_leave_time_for_reductions(void **state)
             assert_true((beside >= n - 4) == (ahead > 0)); /* but of the last block */
             sw_plan_close(plan);
         }
+    }
+}
+
+/* The next forward updates a share of the parameters, spread over the model. The others are updated
+ * at the end of the step, and keep gradients once. */
+static void the_next_forward_updates_a_share(void **state)
+{
+    (void)state;
+    static const double shares[3] = {0.3, 0.6, 1};
+    for (int k = 0; k < 3; k++) {
+        struct sw_plan_options o = options();
+        o.clip = 1;
+        o.policy.micro_batches = 3;
+        o.policy.stage = 3;
+        o.policy.states_tier = o.policy.params_tier = o.policy.grads_tier = SW_TIER_DISK;
+        o.policy.two_slots = true;
+        o.policy.clipped_update = SW_CLIPPED_NEXT_FORWARD;
+        o.policy.late_share = shares[k];
+        struct sw_plan *plan = plan_tower(8, &o);
+        double all = 0, late = 0;
+        int n_once = 0; /* gradients */
+        for (int32_t i = 0; i < plan->n_persistent; i++) {
+            const struct sw_persistent *item = &plan->persistent[i];
+            const struct sw_persistent *of = item->param ? sw_plan_find(plan, item->param) : item;
+            const double elems = (double)sw_shape_elems(&item->shape);
+            if (item->tier != SW_TIER_DISK) {
+                continue;
+            }
+            if (item->role == SW_ROLE_PARAM) {
+                all += elems;
+                late += item->is_late ? elems : 0;
+            }
+            assert_int_equal(item->is_late, of->is_late);
+            assert_true((item->slot_bytes > 0) == (item->is_late || item->state != SW_STATE_SUM));
+            n_once += item->slot_bytes == 0;
+        }
+        assert_true(fabs(late / all - shares[k]) < 0.2);
+        assert_true(plan->update.in_forward);
+        assert_true((n_once > 0) == (shares[k] < 1));
+        sw_plan_close(plan);
     }
 }
 
@@ -1211,6 +1252,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_load_finds_what_was_stored),
     cmocka_unit_test(late_updates_run_ahead_with_gathers),
     cmocka_unit_test(updates_in_backward_leave_time_for_reductions),
+    cmocka_unit_test(the_next_forward_updates_a_share),
     cmocka_unit_test(states_are_read_in_segments_before),
     cmocka_unit_test(first_terms_load_no_sum),
     cmocka_unit_test(unsupported_op_is_named),
