@@ -256,20 +256,24 @@ static void choose_left(const struct item *it, int64_t row, struct cpu_dot *dot)
     dot->a[1] = it->left + (size_t)it->steps * TILE_BYTES;
 }
 
-/* Sets what is prefetched beside the panel at `row`: the rows of the next one. */
+/* Sets what is prefetched beside the panel at `row`: the rows of the next one. Stored by terms, a
+ * line has one term of them; the lines lie too far apart for the processor's own prefetchers. */
 static void look_ahead(struct item *it, int64_t row)
 {
     const struct cpu_dots *d = it->job->dots;
     struct pending *p = &it->pending;
-    const int64_t i = it->block.i + row + DOT_EDGE;
+    const int64_t next = row + DOT_EDGE, i = it->block.i + next;
+    const int64_t term = it->chunk * d->chunk * TILE_TERMS;
     p->line = p->lines = 0;
-    if (!d->whole.ta && row + DOT_EDGE < it->block.m) {
-        p->row_bytes = (size_t)d->whole.lda * sizeof(uint16_t);
-        p->next = (const char *)it->job->run->a + (size_t)i * p->row_bytes +
-                  (size_t)(it->chunk * d->chunk) * TILE_ROW_BYTES;
-        p->lines_of_row = it->steps;
-        p->lines = it->steps * sw_min_i64(DOT_EDGE, it->block.m - row - DOT_EDGE);
+    if (next >= it->block.m) {
+        return;
     }
+    p->row_bytes = (size_t)d->whole.lda * sizeof(uint16_t);
+    p->next = (const char *)it->job->run->a + (size_t)(d->whole.ta ? term : i) * p->row_bytes +
+              (size_t)(d->whole.ta ? i : term) * sizeof(uint16_t);
+    p->lines_of_row = d->whole.ta ? 1 : it->steps;
+    p->lines = d->whole.ta ? sw_min_i64(it->steps * TILE_TERMS, d->whole.k - term)
+                           : it->steps * sw_min_i64(DOT_EDGE, it->block.m - next);
 }
 
 static void load_before(const struct item *it, const struct cpu_block *block, float *c)
