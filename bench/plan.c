@@ -8,7 +8,9 @@
 //
 //     bench_plan [--layers 32,64,128,256,512,1024] [--limit-s 120] [--rounds 3]
 //         [--case dense|ranks|nvme|vertical|175B|1T|tiny|published|stages|search]
+//         [--runs TEXT]
 //
+// --runs takes published runs whose ids begin with TEXT.
 // Each plan is made in its own process, so that it has its own memory peak. A plan that exceeds the
 // time limit is given up, and larger ones of its case are skipped. The time is the minimum over the
 // rounds; a plan of more than two seconds is made once. The exit status is 1 if an instruction of
@@ -32,6 +34,7 @@ enum { MOST_SIZES = 16, TOKENS = 1024, VOCAB = 50257 };
 struct args {
     int layers[MOST_SIZES], n_layers;
     const char *only; /* NULL = all cases */
+    const char *runs; /* how ids of published runs begin */
     int64_t limit_s, rounds;
     char folder[64];
 };
@@ -419,21 +422,27 @@ static bool bench_published(const struct args *args)
     char path[1024];
     struct result longest = {0}, largest = {0};
     const char *slow = "", *big = "";
+    int n = 0;
     bool all = sw_share_find("published.json", path, sizeof path) &&
                sw_json_read(path, SW_JSON_STRICT, &doc) >= 0;
     const struct sw_json *runs = all ? sw_json_get(sw_json_root(doc), "runs") : NULL;
     for (const struct sw_json *run = runs ? runs->first : NULL; run && all; run = run->next) {
         const char *id = sw_json_get(run, "id")->string;
         struct result r;
+        if (strncmp(id, args->runs, strlen(args->runs)) != 0) {
+            continue;
+        }
         all = measure(args, plan_published, id, 0, &r);
+        n++;
         slow = r.seconds > longest.seconds ? id : slow;
         longest = r.seconds > longest.seconds ? r : longest;
         big = r.bytes > largest.bytes ? id : big;
         largest = r.bytes > largest.bytes ? r : largest;
     }
-    printf("\npublished: the longest is %s, the largest %s\n  ", slow, big);
+    printf("\npublished: %d runs; the longest is %s, the largest %s\n  ", n, slow, big);
     longest.bytes = largest.bytes;
-    all = judge("  each run", &longest, most_s) && all && (double)largest.bytes < most_bytes;
+    all =
+        judge("  each run", &longest, most_s) && all && n > 0 && (double)largest.bytes < most_bytes;
     sw_json_close(doc);
     return all;
 }
@@ -521,6 +530,8 @@ static bool parse(int argc, char **argv, struct args *args)
         } else if (strcmp(name, "--case") == 0) {
             args->only = value;
             good = is_case(value);
+        } else if (strcmp(name, "--runs") == 0) {
+            args->runs = value;
         } else if (strcmp(name, "--limit-s") == 0) {
             args->limit_s = atoll(value);
         } else if (strcmp(name, "--rounds") == 0) {
@@ -536,6 +547,7 @@ int main(int argc, char **argv)
 {
     struct args args = {.layers = {32, 64, 128, 256, 512, 1024},
                         .n_layers = 6,
+                        .runs = "",
                         .limit_s = 120,
                         .rounds = 3,
                         .folder = "/tmp/bench-plan-XXXXXX"};
@@ -543,7 +555,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &args)) {
         fprintf(stderr,
                 "usage: bench_plan [--layers N,N,..] [--case dense|ranks|nvme|vertical|175B|1T|"
-                "tiny|published|stages|search] [--limit-s S] [--rounds N]\n");
+                "tiny|published|stages|search] [--runs TEXT] [--limit-s S] [--rounds N]\n");
         return 2;
     }
     if (!mkdtemp(args.folder)) {
