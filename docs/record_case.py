@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records a case for `spillway check`: record_case.py MODEL CASE [STEPS B T [SMOOTHING]]. MODEL is a Hugging Face folder of a
 language model, causal or of masked tokens, or of one that finds answers or classifies images, CASE the folder to write. Models of
-masked tokens and answers read rows with padding. If MODEL has a folder `adapter` that PEFT reads, that is what trains. Tolerances
-are ten times the distance to the same run in float64. Gradients and weights are recorded if the file has them under their name in memory."""
+masked tokens and answers read rows with padding. Causal ones also continue five tokens greedily. If MODEL has a folder `adapter`
+that PEFT reads, that is what trains. Tolerances are ten times the distance to the same run in float64. Gradients and weights are
+recorded if the file has them under their name in memory."""
 import copy, json, os, sys
 import torch, transformers
 from safetensors import safe_open
@@ -79,11 +80,20 @@ def run(model):
     r |= {"train.loss": torch.tensor(losses, dtype=torch.float64), "train.grad_norm": torch.tensor(norms, dtype=torch.float64)}
     return {k: v.detach().clone() for k, v in (r | {f"after.{n}": p for n, p in params.items()}).items()}
 
+@torch.no_grad()
+def continue_greedily(model, n=6):
+    row, logits = ids[0, :1, :5], []
+    for _ in range(n):
+        logits.append(model(row, use_cache=False).logits[:, -1])
+        row = torch.cat([row, logits[-1].argmax(-1, keepdim=True)], 1)
+    return {"input.prompt": row[0, :5].clone(), "output.greedy": row[0, 5:].clone(), "output.step_logits": torch.cat(logits)}
+
 start = {f"after.{n}": p.detach().clone().double() for n, p in params_of(model).items()}
 merged = {}
 if adapted:  # what training starts from
     whole = copy.deepcopy(model).merge_and_unload()
     merged = {f"merged.{n}": p.detach().clone() for n, p in whole.named_parameters()}
+text = continue_greedily(model) if kind.__name__.endswith(("CausalLM", "LMHeadModel")) and not adapted else {}
 exact, single = run(copy.deepcopy(model).double()), run(model)
 top = max(v.abs().max() for k, v in exact.items() if k.startswith("grad."))
 
@@ -102,6 +112,7 @@ with safe_open(os.path.join(sys.argv[2], "model.safetensors"), "pt") as saved:
     unknown = {n for n in params_of(model) if n not in saved.keys() and not adapted}
 single = {k: v for k, v in single.items() if not k.startswith(("grad.", "after.")) or k.split(".", 1)[1] not in unknown}
 single |= merged
+single |= text
 single["train.lr"] = torch.full((steps,), train["lr"], dtype=torch.float64)
 save_file(single, os.path.join(sys.argv[2], "reference.safetensors"))
 with open(os.path.join(sys.argv[2], "reference.json"), "w") as f:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains each small model of the recorded cases for two steps, lets transformers read what came out, and compares logits,
-hidden states, loss, gradients and training of both: same_models.py SPILLWAY CASES. SPILLWAY is the program, CASES a folder of
+hidden states, loss, gradients, training and greedy text of both: same_models.py SPILLWAY CASES. SPILLWAY is the program, CASES a folder of
 cases (tests/cases, or below it). Wants torch, transformers and safetensors; without them it says so and ends with 77."""
 import json, os, pathlib, struct, subprocess, sys, tempfile
 
@@ -21,7 +21,7 @@ for config_path in sorted(root.glob("**/config.json")):
         continue
     if not (case / "model.safetensors").exists() or config["model_type"] not in (
             "gpt2 llama mistral qwen2 qwen3 gemma gemma2 gemma3_text gpt_neox opt phi phi3 bloom gptj smollm3 olmo2 granite stablelm "
-            "starcoder2 cohere glm4 falcon".split()):
+            "starcoder2 cohere glm4 falcon mixtral qwen2_moe gpt_oss".split()):
         continue
     with tempfile.TemporaryDirectory() as folder:
         ids = [(7 * i * i + i) % config["vocab_size"] for i in range(400)]
