@@ -143,6 +143,15 @@ static sw_status open_folder(const char *folder, struct paths *paths,
         }
     }
     sw_str_clear(&paths->first);
+    sw_str_printf(&paths->first, "%s/source.spm", folder);
+    if (!paths->first.failed && access(paths->first.ptr, F_OK) == 0) {
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "%s: Marian's tokenizer (source.spm, target.spm and vocab.json) is not read; "
+            "wanted a tokenizer.json or one SentencePiece model for both languages",
+            paths->first.ptr);
+    }
+    sw_str_clear(&paths->first);
     sw_str_printf(&paths->first, "%s/tokenizer", folder);
     if (!paths->first.failed && access(paths->first.ptr, F_OK) == 0) {
         return SW_FAIL(SW_E_IO, "%s is a run, its tokenizer is %s", folder, paths->first.ptr);
