@@ -6,12 +6,15 @@
 // rounds' ratios.
 //
 //     bench_parallel [--rounds 21] [--batch 8] [--seq-len 128] [--width 128] [--layers 4]
-//         [--schedule 1f1b] [--wire-gb-s 0.2]
+//         [--schedule 1f1b] [--wire-gb-s 0.2] [--micro-batches 0]
+//
+// --micro-batches runs that number alone: 2, 4, 8 or 16; 0 = all.
 //
 // The wire is simulated: a message also takes its time on a wire of that speed, asleep. The clock
-// has the kernels' times as measured while both stages compute, and the rate of the wire. "bound"
-// is 1.05 + m / (f + b), the most that a wire may cost if a message (m) is shorter than a forward
-// (f); b is a backward.
+// has the rate of the wire, and the mean times of the kernels of each stage in the same step: on a
+// shared machine, the speed of each processor changes within seconds. All else is measured as for
+// `plan --predict`. "bound" is 1.05 + m / (f + b), the most that a wire may cost if a message (m)
+// is shorter than a forward (f); b is a backward.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +29,20 @@ static const int sizes[SIZES] = {2, 4, 8, 16};
 #define DEADLINE_S 120.0
 
 struct args {
-    int64_t rounds, batch, tokens, width, layers;
+    int64_t rounds, batch, tokens, width, layers, micro_batches;
     double wire_gb_s;
     const char *schedule;
     char model[64];
 };
+
+static bool is_size(int64_t n)
+{
+    bool is = false;
+    for (int i = 0; i < SIZES; i++) {
+        is = is || sizes[i] == n;
+    }
+    return is;
+}
 
 static bool parse(int argc, char **argv, struct args *args)
 {
@@ -48,6 +60,8 @@ static bool parse(int argc, char **argv, struct args *args)
             args->layers = atoll(value);
         } else if (strcmp(argv[i], "--schedule") == 0) {
             args->schedule = value;
+        } else if (strcmp(argv[i], "--micro-batches") == 0) {
+            args->micro_batches = atoll(value);
         } else if (strcmp(argv[i], "--wire-gb-s") == 0) {
             args->wire_gb_s = atof(value);
         } else {
@@ -56,7 +70,7 @@ static bool parse(int argc, char **argv, struct args *args)
     }
     return argc % 2 == 1 && args->rounds > 0 && args->rounds <= MOST_ROUNDS && args->batch > 0 &&
            args->tokens > 0 && args->width > 0 && args->width % 64 == 0 && args->layers > 1 &&
-           args->wire_gb_s > 0;
+           args->wire_gb_s > 0 && (args->micro_batches == 0 || is_size(args->micro_batches));
 }
 
 static int by_value(const void *a, const void *b)
@@ -85,14 +99,25 @@ struct span { /* seconds */
     double begin, end, busy;
 };
 
+/* The runs of a kernel in a step: in the first micro-step, or in later ones. */
+struct runs {
+    double seconds;
+    int64_t n;
+};
+
 struct training {
     const struct args *args;
     struct sw_transport transports[WAYS][STAGES];
     sw_engine *engines[WAYS][STAGES];
-    struct span spans[WAYS][STAGES]; /* of the latest round */
+    int ways[WAYS], n_ways;          /* those that run */
+    struct span spans[STAGES];       /* of the latest step */
+    struct runs (*runs[STAGES])[2];  /* [n_instrs] of the latest step */
+    struct sw_speeds speeds[STAGES]; /* with the kernels of the latest step */
     double seconds[WAYS][MOST_ROUNDS], idle[WAYS][MOST_ROUNDS];
-    double predicted[WAYS], predicted_s[WAYS]; /* idle share, step */
-    double forward_s, both_s, message_s;       /* of a stage, by the clock's costs */
+    double clock_s[WAYS][MOST_ROUNDS], clock_idle[WAYS][MOST_ROUNDS];
+    double message_s;
+    /* of a stage; both: with its backward */
+    double forward_s[WAYS][MOST_ROUNDS], both_s[WAYS][MOST_ROUNDS];
 };
 
 static sw_status open_way(struct training *t, int way, int rank, sw_comm **comm)
@@ -143,32 +168,61 @@ static sw_status step(sw_engine *e)
     return st;
 }
 
-/* Adds the kernels of forward and backward in a rendered trace. */
-static struct span sum_kernels(const char *text)
+/* A kernel in a line of a rendered trace; false = the line has none. */
+static bool read_kernel(const char *line, double *begin, double *seconds, int *instr)
 {
-    struct span sum = {INFINITY, 0, 0};
-    for (const char *line = text; line; line = strchr(line + 1, '\n')) {
-        const char *end = strchr(line + 1, '\n');
-        const char *kind = strstr(line, "\"cat\":\"");
-        double ts, us;
-        int rank, track;
+    const char *end = strchr(line, '\n');
+    const char *kind = strstr(line, "\"cat\":\""), *number = strstr(line, "\"instruction\":");
+    double ts, us;
+    int rank, track;
+    if (sscanf(line, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%lf,\"dur\":%lf", &rank, &track,
+               &ts, &us) != 4 ||
+        track != SW_QUEUE_COMPUTE || !kind || !number || (end && number > end) ||
+        strncmp(kind, "\"cat\":\"wait\"", 12) == 0) {
+        return false;
+    }
+    *begin = ts / 1e6;
+    *seconds = us / 1e6;
+    return sscanf(number, "\"instruction\":%d", instr) == 1;
+}
+
+/* Adds the kernels of a rendered trace of one step to `runs`. Returns those of forward and
+ * backward. */
+static sw_status sum_kernels(const char *text, const struct sw_program *program,
+                             struct runs (*runs)[2], struct span *out)
+{
+    bool *ran = sw_alloc_zero("bench", (size_t)program->n_instrs, sizeof *ran);
+    SW_TRY_ALLOC(ran, "the kernels of a trace");
+    *out = (struct span){INFINITY, 0, 0};
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        double begin, seconds;
+        int i;
         line += *line == '\n';
-        if (sscanf(line, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%lf,\"dur\":%lf", &rank,
-                   &track, &ts, &us) == 4 &&
-            track == SW_QUEUE_COMPUTE && kind && (!end || kind < end) &&
-            (strncmp(kind, "\"cat\":\"forward\"", 15) == 0 ||
-             strncmp(kind, "\"cat\":\"backward\"", 16) == 0 ||
-             strncmp(kind, "\"cat\":\"weights\"", 15) == 0)) {
-            sum.begin = fmin(sum.begin, ts / 1e6);
-            sum.end = fmax(sum.end, (ts + us) / 1e6);
-            sum.busy += us / 1e6;
+        if (!read_kernel(line, &begin, &seconds, &i)) {
+            continue;
         }
-        line = end ? end - 1 : line;
-        if (!end) {
-            break;
+        runs[i][ran[i]].seconds += seconds;
+        runs[i][ran[i]].n++;
+        ran[i] = true;
+        if (program->instrs[i].segment < SW_SEGMENT_UPDATE) {
+            out->begin = fmin(out->begin, begin);
+            out->end = fmax(out->end, begin + seconds);
+            out->busy += seconds;
         }
     }
-    return sum;
+    sw_free(ran);
+    return SW_OK;
+}
+
+/* All ways have the same kernels. */
+static const struct sw_plan *plan_of(const struct training *t, int stage)
+{
+    return sw_engine_facts(t->engines[t->ways[0]][stage]).plan;
+}
+
+static size_t n_instrs(const struct training *t, int stage)
+{
+    return (size_t)plan_of(t, stage)->programs[0].n_instrs;
 }
 
 /* Runs a step and notes when its kernels ran. */
@@ -178,14 +232,15 @@ static sw_status traced_step(struct training *t, int way, int rank)
     const struct sw_engine_facts facts = sw_engine_facts(e);
     struct sw_trace *trace = NULL;
     struct sw_str text = {0};
+    memset(t->runs[rank], 0, n_instrs(t, rank) * sizeof *t->runs[rank]);
     SW_TRY(sw_trace_open(facts.plan, 1, facts.rounds, &trace));
     sw_executor_trace(facts.executor, trace);
     sw_status st = step(e);
     sw_executor_trace(facts.executor, NULL);
     st = st < 0 ? st : sw_trace_render(trace, rank, 0, &text);
-    if (st >= 0) {
-        t->spans[way][rank] = sum_kernels(sw_str_text(&text));
-    }
+    st = st < 0 ? st
+                : sum_kernels(sw_str_text(&text), &facts.plan->programs[0], t->runs[rank],
+                              &t->spans[rank]);
     sw_str_fini(&text);
     sw_trace_close(trace);
     return st;
@@ -203,88 +258,80 @@ static double idle_share(const struct span spans[STAGES])
     return 1 - busy / (end - begin);
 }
 
+/* ---- predicted ---- */
+
+static sw_status measure(struct training *t, int stage)
+{
+    struct sw_device *devices[STAGES];
+    for (int s = 0; s < STAGES; s++) {
+        devices[s] = sw_engine_facts(t->engines[t->ways[0]][(stage + s) % STAGES]).device;
+    }
+    const struct sw_measure_options options = {
+        .devices = devices, .n_devices = STAGES, .ranks = STAGES};
+    return sw_speeds_measure(plan_of(t, stage), &options, &t->speeds[stage]);
+}
+
+/* Gives the clock the kernels of the latest step. Returns the seconds of forward; *both: with
+ * backward. */
+static double take_kernels(struct training *t, int stage, double *both)
+{
+    const struct sw_program *program = &plan_of(t, stage)->programs[0];
+    double forward = 0;
+    *both = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct runs *runs = t->runs[stage][i];
+        struct sw_cost *costs = t->speeds[stage].kernels[i];
+        for (int later = 0; later < 2 && runs[0].n > 0; later++) {
+            const struct runs *of = &runs[runs[later].n > 0 ? later : 0];
+            costs[later].seconds = of->seconds / (double)of->n;
+        }
+        const enum sw_segment segment = program->instrs[i].segment;
+        forward += segment == SW_SEGMENT_FORWARD ? costs[1].seconds : 0;
+        *both += segment < SW_SEGMENT_UPDATE ? costs[1].seconds : 0;
+    }
+    return forward;
+}
+
+/* Walks the stages with the kernels of the latest step. */
+static sw_status predict(struct training *t, int way, int64_t round)
+{
+    struct sw_clock_rank stages[STAGES];
+    const struct sw_speeds *all[STAGES];
+    bool unknown[SW_LOAD_COUNT];
+    memset(stages, 0, sizeof stages);
+    for (int s = 0; s < STAGES; s++) {
+        double both;
+        t->forward_s[way][round] += take_kernels(t, s, &both) / STAGES;
+        t->both_s[way][round] += both / STAGES;
+        t->speeds[s].given.work[SW_LOAD_SENT] = has_wire(way) ? t->args->wire_gb_s * 1e9 : 0;
+        stages[s].plan = sw_engine_facts(t->engines[way][s]).plan;
+        all[s] = &t->speeds[s];
+    }
+    SW_TRY(sw_speeds_stages(stages, all, STAGES, unknown, &t->clock_s[way][round]));
+    t->clock_idle[way][round] = (stages[0].idle + stages[1].idle) / STAGES;
+    return SW_OK;
+}
+
+/* ---- rounds ---- */
+
 /* Each round runs all ways, in changing order. The first round touches all memory. */
 static sw_status train_rounds(struct training *t, sw_comm *meet)
 {
     const int rank = sw_comm_rank(meet);
-    for (int64_t round = -1; round < t->args->rounds; round++) {
-        for (int turn = 0; turn < WAYS; turn++) {
-            const int way = (int)((turn + round + 1) % WAYS);
-            SW_TRY(sw_comm_barrier(meet, "a step begins"));
-            const double begin = sw_now_s();
-            SW_TRY(traced_step(t, way, rank));
-            SW_TRY(sw_comm_barrier(meet, "a step ends"));
-            if (rank == 0 && round >= 0) {
-                t->seconds[way][round] = sw_now_s() - begin;
-                t->idle[way][round] = idle_share(t->spans[way]);
-            }
+    for (int64_t i = 0; i < (t->args->rounds + 1) * t->n_ways; i++) {
+        const int64_t round = i / t->n_ways - 1;
+        const int way = t->ways[(i + round + 1) % t->n_ways];
+        SW_TRY(sw_comm_barrier(meet, "a step begins"));
+        const double begin = sw_now_s();
+        SW_TRY(traced_step(t, way, rank));
+        SW_TRY(sw_comm_barrier(meet, "a step ends"));
+        if (rank == 0 && round >= 0) {
+            t->seconds[way][round] = sw_now_s() - begin;
+            t->idle[way][round] = idle_share(t->spans);
+            SW_TRY(predict(t, way, round));
         }
     }
-    return SW_OK;
-}
-
-/* ---- predicted ---- */
-
-/* Seconds of the kernels of a segment, by the measured costs. */
-static double segment_s(const struct sw_plan *plan, const struct sw_speeds *speeds,
-                        enum sw_segment segment)
-{
-    const struct sw_program *program = &plan->programs[0];
-    double sum = 0;
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        const struct sw_instr *instr = &program->instrs[i];
-        sum += instr->segment == segment && instr->verb == SW_VERB_KERNEL
-                   ? speeds->kernels[i][1].seconds
-                   : 0;
-    }
-    return sum;
-}
-
-static sw_status measure(struct training *t, int stage, struct sw_speeds *out)
-{
-    const struct sw_engine_facts own = sw_engine_facts(t->engines[0][stage]);
-    const struct sw_engine_facts other = sw_engine_facts(t->engines[0][1 - stage]);
-    struct sw_device *devices[STAGES] = {own.device, other.device};
-    const struct sw_measure_options options = {
-        .devices = devices, .n_devices = STAGES, .ranks = STAGES};
-    return sw_speeds_measure(own.plan, &options, out);
-}
-
-/* Walks the stages of each way with the same kernels' costs, whose plans have the same ones. */
-static sw_status predict(struct training *t)
-{
-    struct sw_speeds speeds[STAGES] = {{.given = {.latency = 0}}};
-    sw_status st = SW_OK;
-    for (int s = 0; s < STAGES && st >= 0; s++) {
-        st = measure(t, s, &speeds[s]);
-    }
-    for (int way = 0; way < WAYS && st >= 0; way++) {
-        struct sw_clock_rank stages[STAGES];
-        const struct sw_speeds *all[STAGES];
-        bool unknown[SW_LOAD_COUNT];
-        memset(stages, 0, sizeof stages);
-        for (int s = 0; s < STAGES; s++) {
-            speeds[s].given.work[SW_LOAD_SENT] = has_wire(way) ? t->args->wire_gb_s * 1e9 : 0;
-            stages[s].plan = sw_engine_facts(t->engines[way][s]).plan;
-            all[s] = &speeds[s];
-        }
-        st = sw_speeds_stages(stages, all, STAGES, unknown, &t->predicted_s[way]);
-        t->predicted[way] = (stages[0].idle + stages[1].idle) / STAGES;
-    }
-    for (int s = 0; s < STAGES && st >= 0; s++) {
-        const struct sw_plan *plan = sw_engine_facts(t->engines[0][s]).plan;
-        t->forward_s += segment_s(plan, &speeds[s], SW_SEGMENT_FORWARD) / STAGES;
-        t->both_s += (segment_s(plan, &speeds[s], SW_SEGMENT_FORWARD) +
-                      segment_s(plan, &speeds[s], SW_SEGMENT_BACKWARD)) /
-                     STAGES;
-    }
-    for (int s = 0; s < STAGES; s++) {
-        sw_speeds_close(&speeds[s]);
-    }
-    const struct args *args = t->args;
-    t->message_s =
-        4.0 * (double)(args->batch * args->tokens * args->width) / (args->wire_gb_s * 1e9);
-    return st;
+    return sw_comm_barrier(meet, "the rounds end"); /* before an engine closes */
 }
 
 /* ---- all of it ---- */
@@ -295,51 +342,71 @@ static sw_status run_rank(void *ctx, sw_comm *meet)
     const int rank = sw_comm_rank(meet);
     sw_comm *comms[WAYS] = {NULL};
     sw_status st = SW_OK;
-    for (int way = 0; way < WAYS && st >= 0; way++) {
-        st = open_way(t, way, rank, &comms[way]);
+    for (int i = 0; i < t->n_ways && st >= 0; i++) {
+        st = open_way(t, t->ways[i], rank, &comms[t->ways[i]]);
+    }
+    st = st < 0 ? st : sw_comm_barrier(meet, "all ways are open");
+    if (st >= 0) {
+        t->runs[rank] = sw_alloc_zero("bench", n_instrs(t, rank), sizeof *t->runs[rank]);
+        st = t->runs[rank] ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of memory for kernels");
+    }
+    for (int s = 0; s < STAGES && rank == 0; s++) {
+        st = st < 0 ? st : measure(t, s);
     }
     st = st < 0 ? st : train_rounds(t, meet);
-    st = st < 0 ? st : sw_comm_barrier(meet, "the rounds end");
-    if (rank == 0) {
-        st = st < 0 ? st : predict(t);
-    }
-    st = st < 0 ? st : sw_comm_barrier(meet, "the predictions end");
     for (int way = 0; way < WAYS; way++) {
         sw_close(t->engines[way][rank]);
         if (comms[way]) {
             sw_comm_close(comms[way], st < 0);
         }
     }
+    sw_free(t->runs[rank]);
     return st;
+}
+
+static void print_way(const struct training *t, int way)
+{
+    const int64_t n = t->args->rounds;
+    const int size = sizes[way % SIZES];
+    double ratios[MOST_ROUNDS];
+    const double idle = median(t->idle[way], n), clock = median(t->clock_idle[way], n);
+    for (int64_t k = 0; k < n; k++) {
+        ratios[k] = t->seconds[way][k] / t->seconds[way % SIZES][k];
+    }
+    printf("%3d %-5s | %8.2f %8.2f | %6.3f %6.3f %+6.3f %8.3f |", size, has_wire(way) ? "wire" : "",
+           median(t->seconds[way], n) * 1e3, median(t->clock_s[way], n) * 1e3, idle, clock,
+           idle - clock, (STAGES - 1.0) / (size + STAGES - 1));
+    if (has_wire(way)) {
+        printf(" %6.3f %6.3f", median(ratios, n),
+               1.05 + t->message_s / median(t->both_s[way % SIZES], n));
+    }
+    putchar('\n');
 }
 
 static void print_results(const struct training *t)
 {
     const struct args *args = t->args;
-    const double bound = 1.05 + t->message_s / t->both_s;
+    const int some = t->ways[0];
+    const double forward_s = median(t->forward_s[some], args->rounds);
     printf("GPT-2 of %lld layers of width %lld, %lld x %lld tokens, %s, wire of %g GB/s\n"
            "a stage's forward %.2f ms, its backward %.2f ms, a message on the wire %.2f ms\n\n",
            (long long)args->layers, (long long)args->width, (long long)args->batch,
-           (long long)args->tokens, args->schedule, args->wire_gb_s, t->forward_s * 1e3,
-           (t->both_s - t->forward_s) * 1e3, t->message_s * 1e3);
+           (long long)args->tokens, args->schedule, args->wire_gb_s, forward_s * 1e3,
+           (median(t->both_s[some], args->rounds) - forward_s) * 1e3, t->message_s * 1e3);
     printf("%3s %-5s | %8s %8s | %6s %6s %6s %8s | %6s %6s\n", "M", "", "step ms", "clock", "idle",
            "clock", "diff", "(S-1)/..", "ratio", "bound");
-    for (int i = 0; i < SIZES; i++) {
-        for (int wire = 0; wire < 2; wire++) {
-            const int way = wire * SIZES + i;
-            double ratios[MOST_ROUNDS];
-            const double idle = median(t->idle[way], args->rounds);
-            for (int64_t k = 0; k < args->rounds; k++) {
-                ratios[k] = t->seconds[way][k] / t->seconds[i][k];
-            }
-            printf("%3d %-5s | %8.2f %8.2f | %6.3f %6.3f %+6.3f %8.3f |", sizes[i],
-                   wire ? "wire" : "", median(t->seconds[way], args->rounds) * 1e3,
-                   t->predicted_s[way] * 1e3, idle, t->predicted[way], idle - t->predicted[way],
-                   (STAGES - 1.0) / (sizes[i] + STAGES - 1));
-            if (wire) {
-                printf(" %6.3f %6.3f", median(ratios, args->rounds), bound);
-            }
-            putchar('\n');
+    for (int i = 0; i < t->n_ways; i++) {
+        print_way(t, t->ways[i]);
+    }
+}
+
+/* Without and with the wire, for each number of micro-batches that was asked for. */
+static void list_ways(struct training *t)
+{
+    for (int way = 0; way < WAYS; way++) {
+        const int of = way % 2 * SIZES + way / 2;
+        if (t->args->micro_batches == 0 || t->args->micro_batches == sizes[of % SIZES]) {
+            t->ways[t->n_ways++] = of;
         }
     }
 }
@@ -367,12 +434,18 @@ static sw_status bench(struct args *args)
     }
     if (st >= 0) {
         t->args = args;
+        t->message_s =
+            4.0 * (double)(args->batch * args->tokens * args->width) / (args->wire_gb_s * 1e9);
+        list_ways(t);
         st = sw_threads_run(STAGES, DEADLINE_S, run_rank, t);
     }
     if (st >= 0) {
         print_results(t);
     }
     unlink(args->model);
+    for (int s = 0; s < STAGES && t; s++) {
+        sw_speeds_close(&t->speeds[s]);
+    }
     sw_free(t);
     return st;
 }
@@ -388,7 +461,7 @@ int main(int argc, char **argv)
                         .wire_gb_s = 0.2};
     if (!parse(argc, argv, &args)) {
         fprintf(stderr, "usage: bench_parallel [--rounds N] [--batch B] [--seq-len T] [--width C] "
-                        "[--layers L] [--schedule NAME] [--wire-gb-s W]\n");
+                        "[--layers L] [--schedule NAME] [--wire-gb-s W] [--micro-batches M]\n");
         return 2;
     }
     if (bench(&args) < 0) {
