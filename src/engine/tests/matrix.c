@@ -798,9 +798,9 @@ void matrix_captured(int n_rows, int n_steps)
 /* Sanitizers are slow and look only for races and stray accesses, so they skip rows, as does the
  * build with nothing but a C compiler, which has the same graphs and plans. */
 #ifdef __SANITIZE_THREAD__
-enum { LEFT_OUT = 80 }; /* percent */
+enum { LEFT_OUT = 88 }; /* percent */
 #elif defined TEST_SANITIZED || !defined SW_HAVE_DNNL
-enum { LEFT_OUT = 50 };
+enum { LEFT_OUT = 65 };
 #else
 enum { LEFT_OUT = 0 };
 #endif
