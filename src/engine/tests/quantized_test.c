@@ -100,7 +100,7 @@ static void add_nf4(struct written *w, const struct sw_safetensor *t, bool neste
     static float scales[MOST_ELEMS / SW_NF4_BLOCK];
     const int64_t n = sw_shape_elems(&t->shape), n_blocks = sw_ceil_div(n, SW_NF4_BLOCK);
     const int64_t n_nested = sw_ceil_div(n_blocks, SW_NF4_NESTED);
-    float above[4], map[256], levels[16];
+    float above[MOST_ELEMS / SW_NF4_BLOCK / SW_NF4_NESTED], map[256], levels[16];
     char state[320], more[160] = "";
     double sum = 0;
     struct sw_quantized q = {.form = {SW_QUANTIZED_NF4, nested, SW_F32},
