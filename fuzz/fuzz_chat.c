@@ -61,8 +61,9 @@ static void check_row(const struct sw_chat_row *row)
     SW_ASSERT(plain.len == row->ids.len);
     for (int64_t i = 0; i < plain.len; i++) {
         SW_ASSERT(plain.ptr[i] == row->ids.ptr[i]);
-        const bool goes_on = i + 1 < plain.len && row->wanted[i + 1];
-        SW_ASSERT(!row->wanted[i] || (i > 0 && (goes_on || row->ids.ptr[i] >= FIRST_CONTROL)));
+        const bool goes_on = i + 1 < plain.len && row->weights[i + 1] > 0;
+        SW_ASSERT(row->weights[i] >= 0);
+        SW_ASSERT(row->weights[i] == 0 || (i > 0 && (goes_on || row->ids.ptr[i] >= FIRST_CONTROL)));
     }
     sw_ids_fini(&plain);
 }
