@@ -273,7 +273,7 @@ struct sw_hf_input {
      * for label ids, NaN for label numbers, 0 for all others. */
     double pad;
     int32_t start; /* id that a decoder reads before these labels; -1 = it does not read them */
-    bool shifted;  /* labels must be shifted left by one: a token's label is the next token */
+    bool shifted;  /* labels (and weights) are shifted left by one: a label is the next token */
 };
 /* How to make input i of sw_engine_n_inputs. SW_E_ARG: there is no input i. */
 SW_API sw_status sw_engine_hf_input(const sw_engine *engine, int32_t i, struct sw_hf_input *out);

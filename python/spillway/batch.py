@@ -43,7 +43,8 @@ class InputInfo:
     #: value after the end of a shorter row; -1 for ids: no padding id; NaN: no label
     pad: float = field(default=0.0, repr=False, compare=False)
     start: int = field(default=-1, repr=False)  #: a decoder reads it before these labels; -1: none
-    shifted: bool = field(default=False, repr=False)  #: the label of a token is the one after it
+    #: of a label or its weight: that of a token is the one after it
+    shifted: bool = field(default=False, repr=False)
 
     @property
     def is_label(self) -> bool:
@@ -53,7 +54,7 @@ class InputInfo:
     @property
     def is_row(self) -> bool:
         """Whether it has a number for each token of a row, so that it may be shorter."""
-        return len(self.shape) == 2 and self.dtype == np.int32
+        return len(self.shape) == 2 and (self.dtype == np.int32 or self.shifted)
 
 
 class Batch(Dict[str, "np.ndarray[Any, Any]"]):
@@ -197,7 +198,11 @@ class _Conversion:
         for key, info in self.known.items():
             if key in self.given and key != "position_ids":
                 array = self._fitting(key, info)
-                self.out[info.name] = self._as_label(key, info, array) if info.is_label else array
+                if info.is_label:
+                    array = self._as_label(key, info, array)
+                elif info.shifted:
+                    array = np.append(array[:, 1:], np.zeros_like(array[:, :1]), axis=1)
+                self.out[info.name] = array
         self._decoder()
         self._positions()
         self._mask()

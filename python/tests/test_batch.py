@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import spillway
-from conftest import SMALL, opened
+from conftest import CONFIG, SMALL, opened
 
 T, V, PAD, NONE = 8, 11, 1, -100
 ENCODER = {"vocab_size": V, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -142,6 +142,22 @@ def test_numbers_of_any_library_are_taken(given: Given, kind: Callable[[Any], An
         rows = [row[row != PAD].tolist() for row in batch["input_ids"]]  # without a collator
         assert engine.evaluate({"input_ids": rows, "labels": rows}) == wanted
     assert wanted[1] == 8
+
+
+def test_weights_are_shifted_with_their_labels(given: Given) -> None:
+    batch = texts()
+    weights = np.arange(batch["labels"].size, dtype=np.float64).reshape(batch["labels"].shape) / 4
+    ours = np.zeros((len(weights), T), dtype=np.float32)
+    ours[:, :weights.shape[1] - 1] = weights[:, 1:]
+    config = {**CONFIG, "spillway": {**CONFIG.get("spillway", {}), "token_weights": True}}
+    with given(config=config) as engine:
+        hand = {**without(by_hand(batch, True), "attention_mask"), "weights": ours}
+        wanted = engine.evaluate(hand)
+        assert engine.evaluate({**batch, "weights": weights}) == wanted
+        assert wanted[1] == ours[hand["labels"] != NONE].sum()
+    with given() as engine:
+        with pytest.raises(spillway.ArgumentError, match="weights: this model takes"):
+            engine.evaluate(hand)
 
 
 @pytest.mark.parametrize("left", [False, True])

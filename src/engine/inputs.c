@@ -225,6 +225,19 @@ static sw_status refuse_missing(const struct sw_engine *e, const struct sw_port 
     return st;
 }
 
+/* Tensors that no program reads are left out, but a loss without its weights is another one. */
+static sw_status refuse_weights(const struct sw_engine *e, const struct sw_batch *batch)
+{
+    const bool could = e->weights.model && !e->config->spillway.token_weights &&
+                       sw_task_input_of(e->weights.model->task, SW_TASK_WEIGHTS);
+    return could && find_tensor(batch, SW_TASK_WEIGHTS)
+               ? SW_FAIL(SW_E_ARG,
+                         "the batch has \"%s\", which the loss reads only with "
+                         "spillway.token_weights true",
+                         SW_TASK_WEIGHTS)
+               : SW_OK;
+}
+
 sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int micro,
                                  const struct sw_batch *batch)
 {
@@ -232,6 +245,7 @@ sw_status sw_engine_check_inputs(const struct sw_engine *e, int i_program, int m
     if (!batch || (batch->n_tensors > 0 && !batch->tensors)) {
         return SW_FAIL(SW_E_ARG, "no batch is given");
     }
+    SW_TRY(refuse_weights(e, batch));
     for (int32_t i = 0; i < program->ports.n_inputs; i++) {
         const struct sw_port *port = &program->ports.inputs[i];
         const struct sw_tensor *tensor =
@@ -314,7 +328,9 @@ sw_status sw_engine_hf_input(const sw_engine *e, int32_t i, struct sw_hf_input *
     const struct sw_task_input *input =
         e->weights.model ? sw_task_input_of(e->weights.model->task, port->name) : NULL;
     if (input) {
-        const struct sw_task_loss *loss = sw_task_loss_of(e->weights.model->task, port->name);
+        const bool is_weights = strcmp(port->name, SW_TASK_WEIGHTS) == 0;
+        const struct sw_task_loss *loss =
+            sw_task_loss_of(e->weights.model->task, is_weights ? "labels" : port->name);
         const bool is_read = loss && sw_model_is_seq2seq(e->weights.model);
         found.name = input->recorded ? input->recorded : port->name;
         found.pad = pad_of(e->weights.model, input);
@@ -339,12 +355,12 @@ static sw_status give_absent(struct sw_engine *e, const struct sw_port *port, in
 {
     const int64_t n = sw_shape_elems(&port->shape), width = sw_shape_last(&port->shape);
     const enum sw_task_absent what = absent(e, port);
-    SW_ASSERT(n <= sw_engine_scratch_elems(&e->sizes) && port->dtype == SW_I32);
-    int32_t *ids = (int32_t *)e->scratch;
+    SW_ASSERT(n <= sw_engine_scratch_elems(&e->sizes) && sw_dtype_bytes(port->dtype) == 4);
     for (int64_t i = 0; i < n; i++) {
-        ids[i] = what == SW_ABSENT_COUNTED ? (int32_t)(i % width) : what == SW_ABSENT_ONES;
+        const int64_t value = what == SW_ABSENT_COUNTED ? i % width : what == SW_ABSENT_ONES;
+        sw_store_f64(port->dtype, e->scratch, i, (double)value);
     }
-    return give(e, port, round, ids, (size_t)n * sizeof *ids);
+    return give(e, port, round, e->scratch, (size_t)n * sw_dtype_bytes(port->dtype));
 }
 
 sw_status sw_engine_give_inputs(struct sw_engine *e, int i_program, int micro, int64_t round,

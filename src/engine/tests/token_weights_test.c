@@ -151,6 +151,51 @@ static void a_row_of_weight_2_is_the_row_twice(void **state)
     same_weights(1e-6);
 }
 
+/* A batch may omit its weights: they are 1. Weights that the loss would not read are refused. */
+static void omitted_weights_are_1(void **state)
+{
+    static struct rows with, without;
+    double sums[3], counts[3];
+    (void)state;
+    sw_engine *plain = open_engine(NULL, 2, 1, false), *weighted = open_engine(NULL, 2, 1, true);
+    make(&with, 2, true);
+    make(&without, 2, false);
+    assert_int_equal(sw_evaluate(weighted, &with.batch, &sums[0], &counts[0]), SW_OK);
+    assert_int_equal(sw_evaluate(weighted, &without.batch, &sums[1], &counts[1]), SW_OK);
+    assert_int_equal(sw_evaluate(plain, &without.batch, &sums[2], &counts[2]), SW_OK);
+    assert_true(sums[1] == sums[0] && counts[1] == counts[0] && counts[2] == counts[0]);
+    within(CLOSE, "sum", sums[1], sums[2]);
+    assert_int_equal(sw_evaluate(plain, &with.batch, &sums[2], &counts[2]), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "spillway.token_weights"));
+    sw_close(plain);
+    sw_close(weighted);
+}
+
+/* Rows whose weights are all 0 count nothing, as rows of ignored labels. */
+static void rows_of_weight_0_count_nothing(void **state)
+{
+    static struct rows blank, zero;
+    double sum, count;
+    (void)state;
+    sw_engine *e = open_engine(NULL, 2, 1, true);
+    make(&zero, 2, true);
+    memset(zero.weights, 0, sizeof zero.weights);
+    assert_int_equal(sw_evaluate(e, &zero.batch, &sum, &count), SW_OK);
+    assert_true(sum == 0 && count == 0);
+    sw_close(e);
+    for (int k = 0; k < 2; k++) { /* beside a row that counts */
+        struct rows *rows = k ? &zero : &blank;
+        make(rows, 2, true);
+        for (int i = 0; i < T; i++) {
+            rows->weights[i] = k ? 0 : 3;
+            rows->labels[i] = k ? rows->labels[i] : -100;
+        }
+    }
+    const double ignored = train(open_engine(NULL, 2, 1, true), &blank, 1, here);
+    within(CLOSE, "loss", train(open_engine(NULL, 2, 1, true), &zero, 1, there), ignored);
+    same_weights(1e-6);
+}
+
 /* ---- meshes ---- */
 
 enum { K = 4, STEPS = 2 };
@@ -291,6 +336,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_loss_is_the_weighted_mean_over_tokens),
     cmocka_unit_test(equal_weights_are_none),
     cmocka_unit_test(a_row_of_weight_2_is_the_row_twice),
+    cmocka_unit_test(omitted_weights_are_1),
+    cmocka_unit_test(rows_of_weight_0_count_nothing),
     cmocka_unit_test(meshes_follow_one_rank),
     cmocka_unit_test(other_losses_are_refused),
 };
