@@ -173,7 +173,8 @@ void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
  * folder is a snapshot of. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
 /* Writes modules.json and 1_Pooling/config.json, by which sentence-transformers reads the folder:
- * vectors of `width` elements, the mean over tokens or the first token. */
+ * vectors of `width` elements, the mean over tokens or the first token. They are normalized if an
+ * existing modules.json says so. */
 sw_status sw_hf_save_pooling(const char *folder, int64_t width, bool first_token);
 
 /* Whether two paths are the same folder. False if one of them does not exist. */

@@ -176,24 +176,54 @@ static sw_status copy_entries(const char *src_path, const char *dst_path,
 
 static const char modules_name[] = "modules.json", pooling_name[] = "1_Pooling";
 
-/* The subfolder of a module; NULL: the module lies in the model's folder, or its path leads
- * elsewhere. */
-static const char *subfolder_of(const struct sw_json *module)
+/* Reads modules.json of a folder. *first: its first module; NULL if there is no such file. A file
+ * that is no list stays a sidecar like others, with a warning. The caller closes *doc. */
+static sw_status read_modules(const char *folder, struct sw_json_doc **doc,
+                              const struct sw_json **first)
 {
-    const struct sw_json *path = sw_json_get(module, "path");
-    const char *name = path && path->type == SW_JSON_STRING ? path->string : "";
-    return *name && *name != '.' && !strchr(name, '/') ? name : NULL;
+    char *file = sw_hf_join(folder, modules_name);
+    SW_TRY_ALLOC(file, folder);
+    struct stat info;
+    *doc = NULL;
+    *first = NULL;
+    const bool is_there = stat(file, &info) == 0;
+    if (is_there && sw_json_read(file, SW_JSON_STRICT, doc) < 0) {
+        sw_log(SW_LOG_WARN, "%s; no modules are copied", sw_error_message());
+    } else if (is_there && sw_json_root(*doc)->type != SW_JSON_ARRAY) {
+        sw_log(SW_LOG_WARN, "%s: wanted a list of modules; no modules are copied", file);
+    } else if (is_there) {
+        *first = sw_json_root(*doc)->first;
+    }
+    sw_free(file);
+    return SW_OK;
+}
+
+static const char *text_of(const struct sw_json *module, const char *key)
+{
+    const struct sw_json *text = module->type == SW_JSON_OBJECT ? sw_json_get(module, key) : NULL;
+    return text && text->type == SW_JSON_STRING ? text->string : "";
+}
+
+static bool is_visible(const char *name)
+{
+    return name[0] != '.';
 }
 
 static sw_status copy_module(const char *src_path, const char *dst_path, const char *name,
                              const struct allowed *allowed)
 {
     char *src = sw_hf_join(src_path, name), *dst = sw_hf_join(dst_path, name);
-    struct stat info;
+    char resolved[PATH_MAX];
     sw_status st = src && dst ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for %s", dst_path);
-    if (st >= 0 && lstat(src, &info) == 0 && S_ISDIR(info.st_mode)) { /* Normalize may have none */
+    const bool is_there = st >= 0 && realpath(src, resolved); /* Normalize may have no folder */
+    if (st >= 0 && (!is_visible(name) || strchr(name, '/') ||
+                    (is_there && !lies_in(resolved, allowed->folder)))) {
+        sw_log(SW_LOG_WARN,
+               "%s: the path \"%s\" of a module is no subfolder, and is not copied to %s", src_path,
+               name, dst_path);
+    } else if (is_there) {
         st = sw_mkdirs(dst);
-        st = st < 0 ? st : copy_entries(src, dst, allowed, NULL);
+        st = st < 0 ? st : copy_entries(src, dst, allowed, is_visible);
     }
     sw_free(dst);
     sw_free(src);
@@ -204,19 +234,14 @@ static sw_status copy_module(const char *src_path, const char *dst_path, const c
 static sw_status copy_modules(const char *src_path, const char *dst_path,
                               const struct allowed *allowed)
 {
-    char *file = sw_hf_join(src_path, modules_name);
-    SW_TRY_ALLOC(file, src_path);
-    struct sw_json_doc *doc = NULL;
-    struct stat info;
-    sw_status st = stat(file, &info) == 0 ? sw_json_read(file, SW_JSON_STRICT, &doc) : SW_OK;
-    const struct sw_json *list = doc ? sw_json_root(doc) : NULL;
-    const struct sw_json *m = list && list->type == SW_JSON_ARRAY ? list->first : NULL;
+    struct sw_json_doc *doc;
+    const struct sw_json *m;
+    sw_status st = read_modules(src_path, &doc, &m);
     for (; m && st >= 0; m = m->next) {
-        const char *name = m->type == SW_JSON_OBJECT ? subfolder_of(m) : NULL;
-        st = name ? copy_module(src_path, dst_path, name, allowed) : SW_OK;
+        const char *name = text_of(m, "path"); /* "" is the model's folder */
+        st = *name ? copy_module(src_path, dst_path, name, allowed) : SW_OK;
     }
     sw_json_close(doc);
-    sw_free(file);
     return st;
 }
 
@@ -229,39 +254,32 @@ static sw_status write_text(const char *folder, const char *name, const char *te
     return st;
 }
 
-/* Warns of modules of the base that training left out, such as Dense. */
-static sw_status warn_of_modules(const char *folder)
+/* *normalizes: the base has a module Normalize. Warns of modules that training left out, such as
+ * Dense. */
+static sw_status judge_modules(const char *folder, bool *normalizes)
 {
-    struct sw_json_doc *doc = NULL;
-    struct stat info;
-    char *file = sw_hf_join(folder, modules_name);
-    SW_TRY_ALLOC(file, folder);
-    const sw_status st = stat(file, &info) == 0 ? sw_json_read(file, SW_JSON_STRICT, &doc) : SW_OK;
-    const struct sw_json *list = doc ? sw_json_root(doc) : NULL;
-    const struct sw_json *m = list && list->type == SW_JSON_ARRAY ? list->first : NULL;
-    for (; m; m = m->next) {
-        const struct sw_json *type = m->type == SW_JSON_OBJECT ? sw_json_get(m, "type") : NULL;
-        const char *name = type && type->type == SW_JSON_STRING ? type->string : "";
+    struct sw_json_doc *doc;
+    const struct sw_json *m;
+    const sw_status st = read_modules(folder, &doc, &m);
+    *normalizes = false;
+    for (; m && st >= 0; m = m->next) {
+        const char *name = text_of(m, "type");
+        *normalizes = *normalizes || ends_with(name, ".Normalize");
         if (*name && !ends_with(name, ".Transformer") && !ends_with(name, ".Pooling") &&
             !ends_with(name, ".Normalize")) {
-            sw_log(SW_LOG_WARN, "%s: the module %s is neither trained nor exported", file, name);
+            sw_log(SW_LOG_WARN, "%s/%s: the module %s is neither trained nor exported", folder,
+                   modules_name, name);
         }
     }
     sw_json_close(doc);
-    sw_free(file);
     return st;
 }
 
 sw_status sw_hf_save_pooling(const char *folder, int64_t width, bool first_token)
 {
-    static const char modules[] = "[\n"
-                                  "  {\"idx\": 0, \"name\": \"0\", \"path\": \"\", "
-                                  "\"type\": \"sentence_transformers.models.Transformer\"},\n"
-                                  "  {\"idx\": 1, \"name\": \"1\", \"path\": \"1_Pooling\", "
-                                  "\"type\": \"sentence_transformers.models.Pooling\"}\n"
-                                  "]\n";
-    char text[256];
-    SW_TRY(warn_of_modules(folder));
+    bool normalizes;
+    char text[384];
+    SW_TRY(judge_modules(folder, &normalizes));
     snprintf(text, sizeof text,
              "{\n  \"word_embedding_dimension\": %lld,\n  \"pooling_mode_cls_token\": %s,\n"
              "  \"pooling_mode_mean_tokens\": %s,\n  \"pooling_mode_max_tokens\": false,\n"
@@ -273,7 +291,18 @@ sw_status sw_hf_save_pooling(const char *folder, int64_t width, bool first_token
     st = st < 0 ? st : write_text(sub, "config.json", text);
     sw_free(sub);
     SW_TRY(st);
-    return write_text(folder, modules_name, modules);
+    snprintf(text, sizeof text,
+             "[\n"
+             "  {\"idx\": 0, \"name\": \"0\", \"path\": \"\", "
+             "\"type\": \"sentence_transformers.models.Transformer\"},\n"
+             "  {\"idx\": 1, \"name\": \"1\", \"path\": \"%s\", "
+             "\"type\": \"sentence_transformers.models.Pooling\"}%s\n"
+             "]\n",
+             pooling_name,
+             normalizes ? ",\n  {\"idx\": 2, \"name\": \"2\", \"path\": \"2_Normalize\", "
+                          "\"type\": \"sentence_transformers.models.Normalize\"}"
+                        : "");
+    return write_text(folder, modules_name, text);
 }
 
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path)

@@ -393,16 +393,26 @@ static void test_modules_are_copied(void **state)
     (void)state;
     char source[] = "/tmp/spillway-modules-XXXXXX", command[TEST_PATH_CAP * 2];
     assert_non_null(mkdtemp(source));
-    snprintf(command, sizeof command, "mkdir %s/1_Pooling %s/2_Dense %s/onnx", source, source,
-             source);
+    snprintf(command, sizeof command,
+             "cd %s && mkdir -p 1_Pooling/deep 2_Dense onnx && ln -s .. 4_Link", source);
     assert_int_equal(system(command), 0);
     put_at(source, "modules.json",
            "[{\"path\": \"\"}, {\"path\": \"1_Pooling\"}, {\"path\": \"2_Dense\"}, "
-           "{\"path\": \"3_Normalize\"}, {\"path\": \"..\"}, {\"path\": \"/etc\"}]");
+           "{\"path\": \"3_Normalize\", \"type\": \"a.Normalize\"}, {\"path\": \"..\"}, "
+           "{\"path\": \"onnx/../onnx\"}, {\"path\": \"1_Pooling/deep\"}, {\"path\": \"/tmp\"}, "
+           "{\"path\": \"4_Link\"}, 7]");
     put_at(source, "1_Pooling/config.json", "pooling");
     put_at(source, "2_Dense/model.safetensors", "dense");
+    put_at(source, "2_Dense/.token", "hidden");
     put_at(source, "onnx/model.onnx", "graph");
+    int warnings = 0;
+    sw_log_set_sink(count_warnings, &warnings);
     assert_int_equal(sw_hf_copy_sidecars(source, test_folder()), SW_OK);
+    sw_log_set_sink(NULL, NULL);
+    assert_int_equal(warnings, 5);
+    assert_false(has("4_Link"));
+    assert_false(has("2_Dense/.token"));
+    assert_false(has("1_Pooling/deep"));
     assert_true(has("modules.json"));
     assert_true(has("1_Pooling/config.json"));
     assert_true(has("2_Dense/model.safetensors"));
@@ -416,8 +426,16 @@ static void test_modules_are_copied(void **state)
     assert_int_equal(sw_json_get(sw_json_root(doc), "word_embedding_dimension")->integer, 48);
     assert_true(sw_json_get(sw_json_root(doc), "pooling_mode_cls_token")->boolean);
     sw_json_close(doc);
-    snprintf(command, sizeof command, "rm -r %s %s/1_Pooling %s/2_Dense", source, test_folder(),
-             test_folder());
+    test_join(path, test_folder(), "modules.json");
+    assert_int_equal(sw_json_read(path, SW_JSON_STRICT, &doc), SW_OK);
+    const struct sw_json *last = sw_json_root(doc)->first->next->next; /* the base normalizes */
+    assert_string_equal(sw_json_get(last, "path")->string, "2_Normalize");
+    assert_null(last->next);
+    sw_json_close(doc);
+    put_at(source, "modules.json", "no list"); /* an export does not fail for it */
+    assert_int_equal(sw_hf_copy_sidecars(source, test_folder()), SW_OK);
+    assert_int_equal(sw_hf_save_pooling(test_folder(), 48, true), SW_OK);
+    snprintf(command, sizeof command, "cd %s && rm -r %s 1_Pooling 2_Dense", test_folder(), source);
     assert_int_equal(system(command), 0);
     clear_folder();
 }
