@@ -95,7 +95,7 @@ static sw_status choose_sets(const struct run *run, const sw_chat *chat, bool *w
     for (int i = 0; i < run->sets.n; i++) {
         (*out)[i] = run->sets.items[i];
     }
-    (*out)[run->sets.n] = "spillway.token_weights=true";
+    (*out)[run->sets.n] = "spillway.token_weights:=true";
     return chat ? sw_data_has_weights(run->data.items, run->data.n, weighted) : SW_OK;
 }
 

@@ -792,7 +792,7 @@ static sw_status read_window(const struct sw_dataset *dataset, const struct corp
     return sw_stream_read(&corpus->stream, first + n, 1, labels + n - 1);
 }
 
-/* A label has a weight above 0. */
+/* weight 0: the label is ignored */
 static void put_token(const struct row_out *out, int64_t t, int32_t id, int32_t label, float weight,
                       int32_t position, int32_t segment)
 {

@@ -538,8 +538,6 @@ static void test_dropout_names_global_samples(void **state)
     case_fini(&all);
 }
 
-/* The sum of squares equals the whole's, and cutting between two runs changes no bit. */
-
 /* If another rank counts the last elements, they add nothing. */
 static void test_grad_stats_of_counted_elements(void **state)
 {
