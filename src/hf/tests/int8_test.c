@@ -56,6 +56,21 @@ static void recorded_tensors_have_the_same_bits(void **state)
     sw_hf_folder_close(folder);
 }
 
-static const struct CMUnitTest tests[] = {cmocka_unit_test(recorded_tensors_have_the_same_bits)};
+/* The reciprocal of their largest number is not finite. */
+static void tiny_rows_are_0(void **state)
+{
+    static const float tiny[] = {1e-38f, -1e-40f, 0};
+    int8_t codes[3] = {1, 1, 1};
+    (void)state;
+    sw_int8_encode(tiny, 3, sw_quantized_peak(tiny, 3), codes);
+    assert_true(codes[0] == 0 && codes[1] == 0 && codes[2] == 0);
+    sw_int8_encode(tiny + 2, 1, 0, codes + 2);
+    assert_int_equal(codes[2], 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(recorded_tensors_have_the_same_bits),
+    cmocka_unit_test(tiny_rows_are_0),
+};
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
