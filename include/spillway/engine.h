@@ -286,7 +286,7 @@ struct sw_step_report {
     int64_t samples; /* samples of all ranks so far */
     double loss, grad_norm, lr, loss_scale;
     bool skipped;   /* gradients overflowed, and no weight was changed */
-    double targets; /* labels that counted in this step, for the first term of the loss */
+    double targets; /* labels that counted in this step (sum of their weights), first loss term */
 };
 
 /*
@@ -353,7 +353,7 @@ SW_API sw_status sw_gradient(sw_engine *engine, const char *name, float *out);
  *
  * batch        of B samples
  * out_sum      sum of the losses of all targets; the loss itself if it has several terms
- * out_count    number of targets; 1 if the loss has several terms
+ * out_count    number of targets, or sum of their weights; 1 if the loss has several terms
  *
  * SW_E_ARG     names the option that the engine was opened without; or a tensor that is missing or
  *              has another shape, or an id or label that is out of range; or a step is in progress
