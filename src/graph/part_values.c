@@ -30,6 +30,8 @@ static struct sw_exchange_attrs exchange_of(const struct sw_part_pass *p, enum s
 /* Fails unless the ranks divide each group by whole units. */
 static void check_units(struct sw_part_pass *p, sw_value v, const struct sw_spread *spread)
 {
+    const struct sw_value_info *info = sw_part_info(p, v);
+    const bool is_blocks = !sw_dtype_is_float(info->dtype) && spread->split.dim > 0;
     const int64_t unit = spread->split.unit;
     char list[128];
     for (int i = 0; i < spread->split.n_groups && unit > 0; i++) {
@@ -39,10 +41,11 @@ static void check_units(struct sw_part_pass *p, sw_value v, const struct sw_spre
                           "spillway.mesh.tensor %d does not divide the %lld %s of %s; sizes that "
                           "do: %s",
                           p->ranks.n, (long long)n,
-                          unit > 1                ? "heads"
+                          is_blocks               ? "blocks of codes in a row"
+                          : unit > 1              ? "heads"
                           : spread->split.dim > 0 ? "columns"
                                                   : "rows",
-                          sw_part_info(p, v)->name, sw_list_divisors(n, list, sizeof list));
+                          info->name, sw_list_divisors(n, list, sizeof list));
         }
     }
 }
@@ -140,16 +143,36 @@ static void copy_param(struct sw_part_pass *p, sw_value v)
     }
 }
 
-/* x, a part that several ranks hold, or of whose last groups they hold copies: its gradient is the
- * sum of theirs. */
-static sw_value add_gradients(struct sw_part_pass *p, sw_value x, const struct sw_spread *spread)
+/* The scope of the first op that reads v; 0 = none does. */
+static int32_t scope_of_reader(const struct sw_part_pass *p, sw_value v)
+{
+    for (int32_t i = 0; i < p->g->n_ops; i++) {
+        for (int k = 0; k < p->g->ops[i].n_in; k++) {
+            if (p->g->ops[i].in[k] == v) {
+                return p->g->ops[i].scope;
+            }
+        }
+    }
+    return 0;
+}
+
+/* x, a part of v that several ranks hold, or of whose last groups they hold copies: its gradient is
+ * the sum of theirs. The exchange is in the stage of a pipeline that reads v. */
+static sw_value add_gradients(struct sw_part_pass *p, sw_value v, sw_value x,
+                              const struct sw_spread *spread)
 {
     const int copies = sw_max_i64(spread->copies[spread->split.n_groups - 1], 1);
     struct sw_exchange_attrs shared = exchange_of(p, SW_SPREAD_WHOLE, SW_SPREAD_COPIED, 0);
     shared.ranks = p->ranks.n / spread->parts * copies;
     shared.me = p->ranks.me % shared.ranks;
     shared.own = copies > 1 ? spread->split.group[0] / sw_spread_parts(spread, 0) : 0;
-    return shared.ranks > 1 ? sw_graph_exchange(p->out, x, &shared) : x;
+    if (shared.ranks <= 1) {
+        return x;
+    }
+    p->out->scope = scope_of_reader(p, v);
+    x = sw_graph_exchange(p->out, x, &shared);
+    p->out->scope = 0;
+    return x;
 }
 
 static void make_param(struct sw_part_pass *p, sw_value v)
@@ -173,7 +196,7 @@ static void make_param(struct sw_part_pass *p, sw_value v)
         return;
     }
     if (x >= 0 && spread.kind == SW_SPREAD_CUT) {
-        x = info->needs_grad ? add_gradients(p, x, &spread) : x;
+        x = info->needs_grad ? add_gradients(p, v, x, &spread) : x;
     }
     sw_part_set(p, v, &spread, x);
 }

@@ -336,9 +336,9 @@ static void check_runs(struct sw_ir *ir, sw_value param, const struct sw_update_
     for (int i = 0; i < n_states && counted < INT64_MAX && counted % SW_CODE_RUN != 0; i++) {
         if (states[i].dtype == SW_U8) {
             sw_ir_fail(ir, SW_E_UNSUP,
-                       "%s: 8-bit moments with key heads that ranks of the tensor axis share; "
-                       "wanted a multiple of %d elements before them, got %lld",
-                       ir->values[param].name, SW_CODE_RUN, (long long)counted);
+                       "spillway.mesh.tensor %d: %s has 8-bit moments, and key heads that ranks "
+                       "share; wanted a multiple of %d elements before them, got %lld",
+                       last + 1, ir->values[param].name, SW_CODE_RUN, (long long)counted);
             return;
         }
     }

@@ -524,7 +524,9 @@ static void what_does_not_work_is_named(void **state)
     write_folders("nested", NF4_NESTED);
     refused(&all, "spillway.quantize: only adapters are trained on quantized weights");
     refused(&twice, "leave spillway.quantize out");
-    struct job job = {.how = &cut}, on_many = {.how = &many};
+    const struct how two = {
+        .model = "wide", .sets = {LORA, "spillway.quantize=nf4", "spillway.mesh={\"tensor\": 2}"}};
+    struct job job = {.how = &cut}, on_many = {.how = &many}, on_two = {.how = &two};
     assert_true(sw_threads_run(2, 300, train_rank, &job) < 0);
     assert_non_null(
         strstr(sw_error_message(),
@@ -535,6 +537,14 @@ static void what_does_not_work_is_named(void **state)
     assert_non_null(strstr(sw_error_message(),
                            "spillway.mesh.tensor 4: ranks would share the blocks of codes in a row "
                            "of model.layers.0.self_attn.o_proj.weight; wanted at most 2 ranks"));
+    write_wide("{\"model_type\": \"llama\", \"vocab_size\": 40, \"hidden_size\": 128, "
+               "\"intermediate_size\": 192, \"num_hidden_layers\": 1, \"num_attention_heads\": 4, "
+               "\"max_position_embeddings\": 16",
+               INT8);
+    assert_true(sw_threads_run(2, 300, train_rank, &on_two) < 0);
+    assert_non_null(strstr(sw_error_message(),
+                           "spillway.mesh.tensor 2 does not divide the 3 blocks of codes in a row "
+                           "of model.layers.0.mlp.down_proj.weight; sizes that do: 1, 3"));
     for (size_t i = 0; i < SW_LEN(methods); i++) {
         char more[128], wanted[96];
         snprintf(more, sizeof more, ", \"quantization_config\": {\"quant_method\": \"%s\"}",

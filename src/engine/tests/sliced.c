@@ -34,6 +34,11 @@ static const char groups_json[] = FEW_HEADS(
 static const char single_json[] =
     FEW_HEADS("falcon") "\"alibi\":true,\"bias\":true,\"ffn_hidden_size\":20}";
 
+static int stages_of(const struct sliced *job)
+{
+    return job->pipe > 0 ? job->pipe : 1;
+}
+
 static sw_status open_engine(const struct sliced *job, sw_comm *comm, sw_engine **out)
 {
     char config[1024];
@@ -43,10 +48,10 @@ static sw_status open_engine(const struct sliced *job, sw_comm *comm, sw_engine 
         "\"zero_optimization\": {\"stage\": %d%s, \"stage3_param_persistence_threshold\": 30}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.003%s}}, \"spillway\": "
         "{\"micro_batches\": %d, \"threads\": 1, \"allow_other_math\": true, "
-        "\"mesh\": {\"tensor\": %d}%s}}",
+        "\"mesh\": {\"tensor\": %d, \"pipe\": %d}%s}}",
         SLICED_BATCH, job->top ? job->top : "", job->stage, job->zero ? job->zero : "",
         job->optimizer ? job->optimizer : "AdamW", job->params ? job->params : "",
-        SLICED_MICRO_BATCHES, job->tensor, job->more ? job->more : "");
+        SLICED_MICRO_BATCHES, job->tensor, stages_of(job), job->more ? job->more : "");
     struct sw_engine_options options = {.config.text = config,
                                         .model.path = job->model,
                                         .inputs.seq_len = SLICED_TOKENS,
@@ -134,7 +139,7 @@ static sw_status train(void *ctx, sw_comm *comm)
 sw_status sliced_try(struct sliced *job)
 {
     job->weights = calloc(SLICED_ELEMS, sizeof *job->weights);
-    return sw_threads_run(job->data * job->tensor, 60, train, job);
+    return sw_threads_run(job->data * job->tensor * stages_of(job), 60, train, job);
 }
 
 void sliced_run(struct sliced *job)

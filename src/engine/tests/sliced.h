@@ -25,6 +25,7 @@ struct sliced {
     /* NULL, or: changes the options; runs on each rank after the training */
     void (*ask)(struct sw_engine_options *options);
     sw_status (*after)(struct sliced *job, sw_engine *e);
+    int pipe; /* stages; 0 counts as 1 */
     /* results */
     double losses[SLICED_STEPS], norms[SLICED_STEPS];
     float *weights;  /* [SLICED_ELEMS] of all ranks together */

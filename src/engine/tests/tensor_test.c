@@ -92,6 +92,22 @@ static void data_and_stages_change_no_bit(void **state)
     change_no_bit(sliced_models.groups, 4, some + 1, 1);
 }
 
+/* Ranks add the gradients of shared key heads in the stage that has them. */
+static void stages_of_a_pipeline_change_no_bit(void **state)
+{
+    const char *const models[] = {sliced_models.shared, sliced_models.packed};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(models); i++) {
+        struct sliced one = {.model = models[i], .data = 1, .tensor = 4}, two = one;
+        two.pipe = 2;
+        sliced_run(&one);
+        sliced_run(&two);
+        sliced_assert_same(&two, &one);
+        sliced_clear(&two);
+        sliced_clear(&one);
+    }
+}
+
 /* ---- checkpoints ---- */
 
 static void assert_weights(struct sliced job, const struct sliced *want)
@@ -261,10 +277,11 @@ static void runs_with_shared_heads_are_refused(void **state)
                          .params = ", \"min_8bit_size\": 90"};
     (void)state;
     assert_int_equal(sliced_try(&job), SW_E_UNSUP);
-    assert_non_null(strstr(sw_error_message(), "layers.0.self_attn.qkv_proj.weight: 8-bit moments "
-                                               "with key heads that ranks of the tensor axis "
-                                               "share; wanted a multiple of 256 elements before "
-                                               "them, got 64"));
+    assert_non_null(strstr(sw_error_message(), "spillway.mesh.tensor 4: "));
+    assert_non_null(strstr(sw_error_message(),
+                           "layers.0.self_attn.qkv_proj.weight has 8-bit moments, and key heads "
+                           "that ranks share; wanted a multiple of 256 elements before them, got "
+                           "64"));
     sliced_clear(&job);
 }
 
@@ -319,6 +336,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(losses_follow_those_of_one_rank),
     cmocka_unit_test(lamb_follows_one_rank),
     cmocka_unit_test(data_and_stages_change_no_bit),
+    cmocka_unit_test(stages_of_a_pipeline_change_no_bit),
     cmocka_unit_test(checkpoints_hold_whole_tensors),
     cmocka_unit_test(runs_of_8_bit_moments_are_of_parts),
     cmocka_unit_test(runs_with_shared_heads_are_refused),
