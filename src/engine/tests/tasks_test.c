@@ -144,8 +144,9 @@ static void make(const struct sw_engine *e, int64_t number, struct made *out)
         const struct sw_task_input *input = &facts.task->inputs[i];
         const struct sw_shape shape = sw_task_shape(input, &facts.sizes);
         const int64_t elems = sw_shape_elems(&shape);
-        const bool left_out =
-            input->absent == SW_ABSENT_COUNTED || strcmp(input->name, "segments") == 0;
+        const bool left_out = input->absent == SW_ABSENT_COUNTED ||
+                              strcmp(input->name, "segments") == 0 ||
+                              strcmp(input->name, SW_TASK_WEIGHTS) == 0;
         if (left_out) {
             continue;
         }

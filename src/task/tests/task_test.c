@@ -27,6 +27,7 @@ static void each_label_has_a_loss_and_each_loss_a_label(void **state)
             const struct sw_task_input *input = &task->inputs[k];
             const bool compared = strcmp(input->name, SW_TASK_REFERENCE) == 0 ||
                                   strcmp(input->name, SW_TASK_OFFSETS) == 0 ||
+                                  strcmp(input->name, SW_TASK_WEIGHTS) == 0 ||
                                   strcmp(input->name, "kinds") == 0;
             assert_int_equal(input->is_label,
                              compared || sw_task_loss_of(task, input->name) != NULL);
