@@ -97,6 +97,13 @@ static int32_t later(int32_t a, int32_t b)
     return a > b ? a : b;
 }
 
+/* The cells that a transfer moves; none of other instructions. */
+static struct sw_cell_range cells_of(const struct pass *p, int32_t i)
+{
+    return sw_ir_is_transfer(op_of(p, i)) ? p->cells->of[p->program->instrs[i].op]
+                                          : (struct sw_cell_range){0};
+}
+
 /* The latest instruction that instruction i must not pass: a writer of what it reads, or a reader
  * or writer of what it writes. */
 static int32_t find_behind(const struct pass *p, const struct latest *l, int32_t i)
@@ -110,8 +117,7 @@ static int32_t find_behind(const struct pass *p, const struct latest *l, int32_t
         const sw_value root = op->out[k] < 0 ? SW_NO_VALUE : sw_ir_root(p->ir, op->out[k]);
         behind = root < 0 ? behind : later(behind, later(l->read[root], l->wrote[root]));
     }
-    const struct sw_cell_range cells =
-        sw_ir_is_transfer(op) ? p->cells->of[p->program->instrs[i].op] : (struct sw_cell_range){0};
+    const struct sw_cell_range cells = cells_of(p, i);
     for (int32_t c = cells.first; c < cells.end; c++) {
         behind = later(behind, l->stored[c]);
         behind = op->move == SW_MOVE_STORE ? later(behind, l->loaded[c]) : behind;
@@ -130,8 +136,7 @@ static void note_accesses(const struct pass *p, const struct latest *l, int32_t 
             l->wrote[sw_ir_root(p->ir, op->out[k])] = i;
         }
     }
-    const struct sw_cell_range cells =
-        sw_ir_is_transfer(op) ? p->cells->of[p->program->instrs[i].op] : (struct sw_cell_range){0};
+    const struct sw_cell_range cells = cells_of(p, i);
     for (int32_t c = cells.first; c < cells.end; c++) {
         (op->move == SW_MOVE_STORE ? l->stored : l->loaded)[c] = i;
     }
@@ -633,13 +638,7 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cel
 
 /* ---- the technique ---- */
 
-static sw_status arrange(struct sw_program *program, const struct sw_cells *cells,
-                         const struct sw_plan_options *options)
-{
-    return sw_pass_overlap(program, cells, options);
-}
-
 const struct sw_technique sw_technique_overlap = {
     .keys = "zero_optimization.overlap_comm",
-    .arrange = arrange,
+    .arrange = sw_pass_overlap,
 };
