@@ -261,10 +261,9 @@ struct sw_job_routers {
     } items[SW_JOB_MOST_ROUTERS];
     int n;
 };
-/* Reads those of the last step. drops: also of what a capacity dropped; routed: bytes sent along
- * the expert axis, -1 = there is none; most: the step's largest numbers of all ranks */
-void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
-                          const int64_t most[SW_JOB_NUMBERS], struct sw_job_routers *out);
+/* Reads those of the last step. most: the step's largest numbers of all ranks */
+void sw_job_count_routers(const sw_engine *e, const int64_t most[SW_JOB_NUMBERS],
+                          struct sw_job_routers *out);
 /* Bytes that this rank has sent along the expert axis; 0 without one. */
 int64_t sw_job_routed(const struct sw_engine_facts *facts);
 /* Bytes of experts that were loaded because tokens chose them, and the most that there could have

@@ -32,9 +32,10 @@ struct sw_job_loads sw_job_expert_loads(const struct sw_engine_facts *facts)
     return sum;
 }
 
-void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
-                          const int64_t most[SW_JOB_NUMBERS], struct sw_job_routers *out)
+void sw_job_count_routers(const sw_engine *e, const int64_t most[SW_JOB_NUMBERS],
+                          struct sw_job_routers *out)
 {
+    const struct sw_config *c = sw_engine_facts(e).config;
     struct sw_engine_routers r;
     out->n = 0;
     if (!sw_engine_routers(e, &r)) {
@@ -54,15 +55,16 @@ void sw_job_count_routers(const sw_engine *e, bool drops, int64_t routed,
         "Rows of the expert with the most; 1 is an equal share.", r.most_load);
     put(out, "router_entropy", "spillway_router_entropy",
         "Entropy of the experts' shares; 1 is that of equal shares.", r.entropy);
-    if (drops) {
+    if (c->spillway.capacity_factor > 0) {
         put(out, "dropped_choices", "spillway_dropped_choices",
             "Choices of experts that the capacity dropped in the step.", r.dropped);
         put(out, "dropped_share", "spillway_dropped_share", "Dropped choices among all choices.",
             r.dropped / r.choices);
     }
-    if (routed >= 0) {
+    if (c->parallel.expert > 1) {
         put(out, "expert_sent_bytes", "spillway_expert_sent_bytes",
-            "Bytes that the rank with the most sent along the expert axis.", (double)routed);
+            "Bytes that the rank with the most sent along the expert axis.",
+            (double)most[SW_JOB_ROUTED]);
     }
     if (most[SW_JOB_EXPERTS_MOST] > 0) {
         put(out, "expert_loaded_bytes", "spillway_expert_loaded_bytes",

@@ -249,9 +249,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     step.mine.numbers[SW_JOB_STOP] = asked_to_stop(job);
     SW_TRY(sw_job_share(job->comm, &job->shared, &step));
     *stopped = step.most[SW_JOB_STOP] != 0;
-    sw_job_count_routers(job->engine, job->facts.config->spillway.capacity_factor > 0,
-                         job->facts.config->parallel.expert > 1 ? step.most[SW_JOB_ROUTED] : -1,
-                         step.most, &step.routers);
+    sw_job_count_routers(job->engine, step.most, &step.routers);
     step.val_loss = job->val_loss;
     step.metrics = sw_job_counts_metrics(job) ? job->measure.of : NULL;
     SW_TRY(job->leads ? sw_job_write_metrics(job, &step) : SW_OK);
