@@ -47,12 +47,10 @@ sw_status sw_rows_add(struct sw_rows *rows, const int32_t *ids, const float *wei
     SW_TRY(reserve(rows, kept));
     const struct sw_row_place place = {rows->tokens.len, kept};
     for (int64_t i = 0; i < kept; ++i) {
-        rows->weights[place.first + i] = i > 0 ? weights[i] : 0;
-        SW_TRY(sw_ids_push(&rows->tokens, ids[i]));
-    }
-    for (int64_t i = 0; i < kept; ++i) {
-        const float weight = rows->weights[place.first + i];
+        const float weight = i > 0 ? weights[i] : 0;
+        rows->weights[place.first + i] = weight;
         rows->has_weights = rows->has_weights || (weight != 0 && weight != 1);
+        SW_TRY(sw_ids_push(&rows->tokens, ids[i]));
     }
     rows->places[rows->n++] = place;
     rows->n_cut += kept < n;

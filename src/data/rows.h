@@ -19,8 +19,7 @@ struct sw_rows {
     bool has_weights;            /* one is neither 0 nor 1 */
     struct sw_row_place *places; /* [n] */
     int64_t n, cap;
-    int64_t n_cut,
-        n_dropped; /* rows cut at the end; rows dropped because no counted token was left */
+    int64_t n_cut, n_dropped; /* cut at the end; dropped because no counted token was left */
 };
 
 /* A row, borrowed until the next one is added. */
@@ -31,8 +30,8 @@ struct sw_row {
 };
 
 void sw_rows_fini(struct sw_rows *rows);
-/* Appends a document of n tokens, cut after `most`. A document without a counted token
- * is dropped. */
+/* Appends a document of n tokens, cut after `most`. A document without a counted token is
+ * dropped. */
 sw_status sw_rows_add(struct sw_rows *rows, const int32_t *ids, const float *weights, int64_t n,
                       int64_t most);
 struct sw_row sw_rows_at(const struct sw_rows *rows, int64_t i);

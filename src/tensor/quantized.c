@@ -246,7 +246,7 @@ void sw_nf4_encode_scales(const float *scales, int64_t n, const float map[256], 
 void sw_int8_encode(const float *x, int64_t n, float scale, int8_t *out)
 {
     const float factor = 127.0f * (1.0f / scale);
-    const bool is_zero = !(scale > 0) || isinf(factor); /* fp16, too, has 0 for a row this small */
+    const bool is_zero = !(scale > 0) || isinf(factor); /* fp16 has 0 for rows as small, too */
     for (int64_t i = 0; i < n; i++) {
         out[i] = (int8_t)(is_zero ? 0 : rintf(x[i] * factor));
     }
