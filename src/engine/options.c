@@ -74,7 +74,6 @@ sw_status sw_engine_check_expert_axis(const struct sw_engine *e)
         const char *why;
     } rows[] = {
         {!has_experts, "the model has no experts"},
-        {p->context > 1, "ranks along context are not built with it"},
         {sw_engine_runs_at_once(e), "spillway.schedule must be \"horizontal\" or a pipeline's"},
         {e->config->spillway.reduce == SW_REDUCE_BOUNDARY,
          "spillway.reduce \"boundary\" adds in another order"},

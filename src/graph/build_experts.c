@@ -302,13 +302,26 @@ static sw_value gradient_of_rows(struct sw_graph *g, const struct sw_op *last, s
     }
 }
 
+/* The parameter of which a product reads all, though ranks have copies. *grad becomes its gradient,
+ * from that of what the product reads. */
+static sw_value parameter_of(struct sw_graph *g, sw_value read, sw_value *grad)
+{
+    while (info_of(g, read)->role != SW_ROLE_PARAM) {
+        const struct sw_op view = g->ops[info_of(g, read)->producer];
+        SW_ASSERT(view.kind == SW_OP_VIEW && view.attrs.view.exchange.ranks > 0);
+        *grad = sw_graph_exchange_gradient(g, *grad, view.in[0], &view.attrs.view.exchange);
+        read = view.in[0];
+    }
+    return read;
+}
+
 /* Gradients of the weights, and of a bias, for the rows of each part. Streams are listed backwards,
  * so the part that continues comes first. */
 static void gradients_of_parts(struct sw_graph *g, const struct sw_op *op, const sw_value *in,
                                int64_t parts)
 {
     const int n = op->attrs.experts.has_bias ? 2 : 1;
-    sw_value grads[2][SW_MOST_EXPERT_RANKS];
+    sw_value grads[2][SW_MOST_EXPERT_RANKS], params[2];
     SW_ASSERT(parts <= SW_MOST_EXPERT_RANKS);
     for (int64_t p = 0; p < parts; p++) {
         struct sw_attrs attrs = op->attrs;
@@ -317,11 +330,14 @@ static void gradients_of_parts(struct sw_graph *g, const struct sw_op *op, const
         for (int k = 0; k < n; k++) {
             grads[k][p] = sw_graph_gradient_out(g, i, op->in[SW_EXPERTS_WEIGHTS + k]);
         }
+        for (int k = 0; k < n; k++) {
+            params[k] = parameter_of(g, op->in[SW_EXPERTS_WEIGHTS + k], &grads[k][p]);
+        }
     }
     for (int64_t p = parts - 1; p >= 0; p--) {
         for (int k = 0; k < n; k++) {
             if (grads[k][p] >= 0) {
-                sw_graph_add_stream(g, op->in[SW_EXPERTS_WEIGHTS + k], grads[k][p], p > 0);
+                sw_graph_add_stream(g, params[k], grads[k][p], p > 0);
             }
         }
     }

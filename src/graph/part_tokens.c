@@ -182,7 +182,7 @@ static bool across(struct sw_part_pass *p, const struct sw_op *op, const struct 
 {
     const struct sw_exchange_attrs *attrs = exchange_in(op);
     const struct sw_shape *x = &desc->in[0].shape;
-    if (!attrs) {
+    if (!attrs || op->n_in > 1) { /* rows of experts are those of all tokens */
         return false;
     }
     struct sw_spread spread = p->forms[op->in[0]].native;

@@ -137,6 +137,7 @@ static void copy_param(struct sw_part_pass *p, sw_value v)
     const sw_value x = sw_graph_param(p->out, info->name, info->dtype, info->shape, info->init);
     if (x >= 0) {
         p->out->values[x].needs_grad = info->needs_grad;
+        keep_experts(p, v, x);
     }
     if (x >= 0 && (!part || add_split(p->out, x, part))) {
         sw_part_set(p, v, &spread, x);

@@ -13,6 +13,11 @@ unsigned sw_zero_axes(const struct sw_mesh *mesh)
     return axes;
 }
 
+unsigned sw_local_axes(const struct sw_mesh *mesh)
+{
+    return sw_zero_axes(mesh) & ~(1U << SW_AXIS_EXPERT);
+}
+
 struct list {
     const struct sw_mesh *mesh;
     int me;
@@ -83,10 +88,11 @@ static void list_groups(struct list *list, const struct sw_program_spec *specs, 
     add_axes(list, SW_ALL_AXES);              /* SW_GROUP_WORLD */
     add_axes(list, sw_zero_axes(list->mesh)); /* SW_GROUP_DATA */
     for (int axis = 0; axis < SW_AXIS_COUNT; axis++) {
-        const bool is_listed =
-            axis == SW_AXIS_DATA && sw_mesh_size(list->mesh, 1U << SW_AXIS_EXPERT) == 1;
-        if (!is_listed && sw_mesh_size(list->mesh, 1U << axis) > 1) {
-            add_axes(list, 1U << axis);
+        /* the data axis: ranks that have the same experts, if SW_GROUP_DATA has others, too */
+        const unsigned axes = axis == SW_AXIS_DATA ? sw_local_axes(list->mesh) : 1U << axis;
+        const bool is_listed = axis == SW_AXIS_DATA && axes == sw_zero_axes(list->mesh);
+        if (!is_listed && sw_mesh_size(list->mesh, axes) > 1) {
+            add_axes(list, axes);
         }
     }
     add_sharing(list, specs, n_specs);

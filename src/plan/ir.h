@@ -33,7 +33,7 @@ struct sw_ir_param_facts {
     bool is_tiled;    /* ops see tiles of whole rows, and never the whole parameter */
     bool is_viewed;   /* it is the input of a view */
     bool stays_whole; /* it is not sharded, see sw_choose_whole */
-    /* see struct sw_value_info; of SW_GROUP_DATA, the ranks along data only have a local one */
+    /* see struct sw_value_info; of SW_GROUP_DATA, ranks along data and context have a local one */
     bool is_local, is_elsewhere;
 };
 

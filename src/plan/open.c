@@ -163,7 +163,7 @@ static sw_status take_graph(struct sw_plan *plan, int i, const struct sw_graph *
     sw_graph_close(fused);
     SW_TRY(st);
     plan->programs[i].ir->groups = plan->groups;
-    plan->programs[i].ir->params.local = sw_plan_group(plan, 1U << SW_AXIS_DATA);
+    plan->programs[i].ir->params.local = sw_plan_group(plan, sw_local_axes(&options->mesh));
     SW_TRY(sw_ir_take_exchanges(plan->programs[i].ir, plan));
     if (options->policy.tile_bytes > 0 && sw_may_tile(options)) {
         plan->programs[i].draft.tile_rows = sw_tile_rows(plan->programs[i].ir, options);

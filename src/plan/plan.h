@@ -604,10 +604,10 @@ struct sw_plan_limits {
     int64_t host_param_elems;
 };
 
-/* The plan's groups of ranks. An exchange names its group by index. These two are always there:
- * all ranks, and those along data and context, which have the same parameters, add their gradients
- * and divide them by ZeRO. After them come a group for each other axis with more than one rank, and
- * the groups of ranks that share a part of a parameter. */
+/* The plan's groups of ranks. An exchange names its group by index. These two are always there: all
+ * ranks; those along expert, data and context, which have the same parameters, add gradients and
+ * divide them by ZeRO. Then come those of them that have the same experts, a group for each other
+ * axis with more than one rank, and the groups of ranks that share a part of a parameter. */
 enum { SW_GROUP_WORLD, SW_GROUP_DATA, SW_GROUP_COUNT };
 /* Index of the group of all ranks along exactly these axes, bits 1 << enum sw_axis; -1 = there is
  * none. */

@@ -235,6 +235,8 @@ void sw_exchange_describe(const struct sw_ir *ir, const struct sw_ir_op *op, str
 sw_status sw_ir_take_exchanges(struct sw_ir *ir, const struct sw_plan *plan);
 
 /* ---- groups.c ---- */
+/* The axes of the ranks that have the same experts: those of SW_GROUP_DATA but the expert axis. */
+unsigned sw_local_axes(const struct sw_mesh *mesh);
 sw_status sw_plan_open_groups(struct sw_plan *plan, const struct sw_program_spec *specs,
                               int n_specs, const struct sw_plan_options *options);
 /* Index of the group of n ranks along an axis in which this rank is number `me`; -1 = none. */

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // COST 3
 // Ranks of the expert axis, which have the experts of a layer among them and micro-batches of their
-// own: losses, norms, weights, evaluation and text have the bits of one rank, also with stages of a
-// pipeline, of ZeRO, other dtypes, a capacity, tiers and recomputation. Each expert is held once.
-// Checkpoints load on any other number of ranks. What cannot be had is refused by name.
+// own: losses, norms, weights, evaluation and text have the bits of one rank, or of the ranks along
+// tensor and context, also with stages of a pipeline, of ZeRO, other dtypes, a capacity, tiers and
+// recomputation. Each expert is held once. Checkpoints load on any other number of ranks. What
+// cannot be had is refused by name.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "support/scratch.h"
 #include "support/test.h"
 
-enum { B = 2, T = 7, V = 19, K = 4, STEPS = 3, MOST_ELEMS = 1 << 16, NEW = 3 };
+enum { B = 2, T = 6, V = 19, K = 4, STEPS = 3, MOST_ELEMS = 1 << 16, NEW = 3 };
 
 static const char mixtral_json[] =
     "{\"model_type\":\"mixtral\",\"vocab_size\":19,\"max_position_embeddings\":12,"
@@ -36,7 +37,7 @@ static const char gpt_oss_json[] =
 
 struct job {
     const char *model;
-    int expert, pipe, data, tensor, stage;
+    int expert, pipe, data, context, tensor, stage;
     int n_micro;                       /* 0 = K */
     const char *top, *zero, *spillway; /* further keys */
     const char *device;
@@ -46,7 +47,7 @@ struct job {
     /* results */
     double losses[STEPS], norms[STEPS], evaluated;
     int32_t text[NEW];
-    int64_t held[4]; /* bytes of parameters that each rank has */
+    int64_t held[8]; /* bytes of parameters that each rank has */
     float weights[MOST_ELEMS];
     sw_status status;
     char message[512];
@@ -59,11 +60,11 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
              "{\"train_micro_batch_size_per_gpu\": %d, %s \"zero_optimization\": {\"stage\": %d, "
              "\"stage3_param_persistence_threshold\": 30%s}, \"optimizer\": {\"type\": \"AdamW\", "
              "\"params\": {\"lr\": 0.003}}, \"spillway\": {\"micro_batches\": %d, \"threads\": 1, "
-             "%s \"mesh\": {\"expert\": %d, \"pipe\": %d, \"tensor\": %d}}}",
+             "%s \"mesh\": {\"expert\": %d, \"pipe\": %d, \"context\": %d, \"tensor\": %d}}}",
              B, job->top ? job->top : "\"gradient_clipping\": 0.5,", job->stage,
              job->zero ? job->zero : "", job->n_micro > 0 ? job->n_micro : K,
              job->spillway ? job->spillway : "", job->expert, job->pipe,
-             job->tensor > 0 ? job->tensor : 1);
+             job->context > 0 ? job->context : 1, job->tensor > 0 ? job->tensor : 1);
     const struct sw_engine_options options = {
         .config.text = config,
         .model.path = test_at(job->model),
@@ -154,8 +155,10 @@ static void run_it(struct job *job)
     job->expert = job->expert > 0 ? job->expert : 1;
     job->pipe = job->pipe > 0 ? job->pipe : 1;
     job->data = job->data > 0 ? job->data : 1;
+    job->context = job->context > 0 ? job->context : 1;
     job->tensor = job->tensor > 0 ? job->tensor : 1;
-    job->status = sw_threads_run(job->expert * job->pipe * job->data * job->tensor, 60, train, job);
+    job->status = sw_threads_run(job->expert * job->pipe * job->data * job->context * job->tensor,
+                                 60, train, job);
     snprintf(job->message, sizeof job->message, "%s", sw_error_message());
 }
 
@@ -165,8 +168,9 @@ static struct job *run(struct job asked)
     *job = asked;
     run_it(job);
     if (job->status < 0) {
-        fail_msg("%s, expert %d, pipe %d, data %d, tensor %d, stage %d: %s", job->model,
-                 job->expert, job->pipe, job->data, job->tensor, job->stage, job->message);
+        fail_msg("%s, expert %d, pipe %d, data %d, context %d, tensor %d, stage %d: %s", job->model,
+                 job->expert, job->pipe, job->data, job->context, job->tensor, job->stage,
+                 job->message);
     }
     return job;
 }
@@ -175,10 +179,11 @@ static void same_bits(const struct job *a, const struct job *b)
 {
     for (int i = 0; i < STEPS; i++) {
         if (a->losses[i] != b->losses[i] || a->norms[i] != b->norms[i]) {
-            fail_msg("%s, expert %d, pipe %d, data %d, tensor %d, stage %d: step %d has loss %.17g "
-                     "and norm %.17g; without the axis %.17g and %.17g",
-                     b->model, b->expert, b->pipe, b->data, b->tensor, b->stage, i, b->losses[i],
-                     b->norms[i], a->losses[i], a->norms[i]);
+            fail_msg(
+                "%s, expert %d, pipe %d, data %d, context %d, tensor %d, stage %d: step %d has "
+                "loss %.17g and norm %.17g; without the axis %.17g and %.17g",
+                b->model, b->expert, b->pipe, b->data, b->context, b->tensor, b->stage, i,
+                b->losses[i], b->norms[i], a->losses[i], a->norms[i]);
         }
     }
     assert_memory_equal(a->weights, b->weights, sizeof a->weights);
@@ -220,19 +225,30 @@ static void ranks_have_the_bits_of_one(void **state)
     }
 }
 
-/* Attention and dense layers are cut, and each rank along tensor computes the experts of its
- * coordinate. */
-static void parts_of_tensors_have_the_bits_of_those_without_experts(void **state)
+/* Attention and dense layers are cut along tensor or tokens, and each of these ranks computes the
+ * experts of its coordinate for all tokens. */
+static void parts_have_the_bits_of_those_without_experts(void **state)
 {
-    static const char *const models[] = {"mixtral.json", "gpt_oss.json", "deepseek.json"};
+    static const struct job cut[] = {
+        {.model = "mixtral.json", .tensor = 2},
+        {.model = "gpt_oss.json", .tensor = 2},
+        {.model = "deepseek.json", .tensor = 2},
+        {.model = "mixtral.json", .context = 2, .data = 2, .spillway = "\"capacity_factor\": 1,"},
+        {.model = "gpt_oss.json", .context = 2, .pipe = 2},
+        {.model = "deepseek.json", .context = 2},
+    };
     (void)state;
-    for (size_t m = 0; m < SW_LEN(models); m++) {
-        struct job parts = {.model = models[m], .tensor = 2};
+    for (size_t m = 0; m < SW_LEN(cut); m++) {
+        struct job parts = {.model = cut[m].model,
+                            .context = cut[m].context,
+                            .tensor = cut[m].tensor,
+                            .spillway = cut[m].spillway};
         struct job *without = run(parts);
         for (int stage = (int)m % 2; stage < 4; stage += 2 * EACH) {
-            parts.expert = 2;
-            parts.stage = stage;
-            struct job *with = run(parts);
+            struct job ranks = cut[m];
+            ranks.expert = 2;
+            ranks.stage = stage;
+            struct job *with = run(ranks);
             same_bits(without, with);
             free(with);
         }
@@ -430,7 +446,7 @@ static int set_up(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ranks_have_the_bits_of_one),
-    cmocka_unit_test(parts_of_tensors_have_the_bits_of_those_without_experts),
+    cmocka_unit_test(parts_have_the_bits_of_those_without_experts),
     cmocka_unit_test(tiers_change_no_bit),
     cmocka_unit_test(only_counted_rows_travel),
     cmocka_unit_test(an_expert_is_held_once),
