@@ -2,7 +2,8 @@
 // Times each kernel of a plan. It is prepared as in the executor, and launched a few times on
 // separate memory. That memory is as large as the plan's persistent and transient memory, up to a
 // limit. Each launch uses the next places in it, so its operands are about as far from the caches
-// as in a step.
+// as in a step. What a kernel has written is overwritten with ordinary numbers, since kernels that
+// meet NaN take longer ways, such as sums of squares.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -174,7 +175,8 @@ struct bench {
     struct region regions[N_REGIONS];
     size_t bytes;
     double *scalars;
-    double *host_scalars; /* FILL bytes after the start of host memory */
+    void *ordinary;       /* [FILL] numbers on the host */
+    double *host_scalars; /* after two times FILL bytes of host memory */
 };
 
 static const struct sw_view *view_of(const struct sw_op_desc *desc, const struct sw_instr *instr,
@@ -280,19 +282,26 @@ static void fit(const struct sw_plan *plan, const struct class *class,
     }
 }
 
-/* Fills memory with numbers that are small in every dtype: halves near 0.01, or 1 for f16. */
-static sw_status fill(struct bench *b)
+/* Makes numbers that are small in every dtype: halves near 0.01, or 1 for f16. */
+static void make_ordinary(uint16_t *halves)
 {
-    uint16_t *halves = b->host;
     for (size_t i = 0; i < FILL / sizeof *halves; i++) {
         halves[i] = (uint16_t)(0x3c00 + sw_philox_u64(1, 0, i) % 256);
     }
-    for (size_t at = 0; at < b->bytes; at += FILL) {
-        const size_t some = b->bytes - at < FILL ? b->bytes - at : FILL;
-        SW_TRY(sw_device_copy(b->dev, b->on, (char *)b->arena + at, b->host, some));
-        SW_TRY(b->dev->ops->stream_wait(b->dev, b->on));
+}
+
+static sw_status fill(const struct bench *b, void *memory, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += FILL) {
+        const size_t some = bytes - at < FILL ? bytes - at : FILL;
+        SW_TRY(sw_device_copy(b->dev, b->on, (char *)memory + at, b->ordinary, some));
     }
-    return SW_OK;
+    return b->dev->ops->stream_wait(b->dev, b->on);
+}
+
+static size_t bytes_of_host(void)
+{
+    return 2 * FILL + SW_SCALAR_COUNT * sizeof(double);
 }
 
 /* Sizes the regions for the plan and for each class, then allocates and fills the memory. */
@@ -320,18 +329,20 @@ static sw_status open_bench(const struct class *classes, int n, struct bench *b)
     }
     SW_TRY(dev->ops->stream_open(dev, &b->on));
     SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, b->bytes, &b->arena));
-    SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, FILL + SW_SCALAR_COUNT * sizeof(double), &b->host));
+    SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, bytes_of_host(), &b->host));
     SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, SW_SCALAR_COUNT * sizeof(double), &mem));
     b->scalars = mem;
-    b->host_scalars = (double *)(void *)((char *)b->host + FILL);
-    return fill(b);
+    b->ordinary = (char *)b->host + FILL;
+    b->host_scalars = (double *)(void *)((char *)b->ordinary + FILL);
+    make_ordinary(b->ordinary);
+    return fill(b, b->arena, b->bytes);
 }
 
 static void close_bench(struct bench *b)
 {
     const size_t scalars = SW_SCALAR_COUNT * sizeof(double);
     sw_device_free(b->dev, SW_MEM_DEVICE, b->arena, b->bytes);
-    sw_device_free(b->dev, SW_MEM_HOST, b->host, FILL + scalars);
+    sw_device_free(b->dev, SW_MEM_HOST, b->host, bytes_of_host());
     sw_device_free(b->dev, SW_MEM_DEVICE, b->scalars, scalars);
     if (b->on) {
         b->dev->ops->stream_close(b->dev, b->on);
@@ -452,13 +463,34 @@ static sw_status launch(struct bench *b, struct launch *l, double *out_s)
     return SW_OK;
 }
 
+/* Overwrites the outputs of the last n launches, the first of which began at `at`. */
+static sw_status restore(struct bench *b, struct launch *l, const size_t at[N_REGIONS], int n)
+{
+    for (int r = 0; r < N_REGIONS; r++) {
+        b->regions[r].at = at[r];
+    }
+    for (int i = 0; i < n; i++) {
+        set_addresses(b, l);
+        for (int k = l->instr->n_in; k < l->instr->n_in + l->instr->n_out; k++) {
+            if (l->at[k] && is_number(view_of(&l->desc, l->instr, k)->dtype)) {
+                SW_TRY(fill(b, l->at[k], l->operands[k].bytes));
+            }
+        }
+    }
+    return SW_OK;
+}
+
 /* Launches a kernel until it has run long enough. The cost is the median, without the first launch.
  * */
 static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_cost *out)
 {
     double samples[MOST_SAMPLES], sum = 0, first = 0;
+    size_t at[N_REGIONS];
     int n = 0;
     set_addresses(b, l);
+    for (int r = 0; r < N_REGIONS; r++) {
+        at[r] = b->regions[r].at;
+    }
     for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
         const enum sw_dtype dtype = view_of(&l->desc, l->instr, k)->dtype;
         if (l->at[k] && !is_number(dtype)) {
@@ -474,7 +506,7 @@ static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_
     *out = sw_stopwatch_cost(&begin, ranks);
     out->cores = fmin(out->cores, (double)sw_cpu_count() / ranks);
     out->seconds = sw_median(samples, n);
-    return SW_OK;
+    return restore(b, l, at, n + 1);
 }
 
 /* Times a class in a pass. If its kernel is slow, later passes repeat the first time. */
