@@ -23,7 +23,8 @@ struct measuring {
     const struct sw_measure_options *options;
     struct sw_speeds *speeds; /* results of the first rank */
     bool has[SW_LOAD_COUNT];  /* there is such work, and its rate is not given */
-    enum sw_dtype dtype;      /* dtype of reductions */
+    bool exchanges;           /* also at a given rate: handing over, copies and sums take time */
+    enum sw_dtype grads, activations; /* dtypes of what is added */
 };
 
 /* Makes times ascend: a larger transfer takes at least as long as a smaller one. */
@@ -278,46 +279,55 @@ struct slices {
     char *own, *all; /* [room] what is sent; what arrives from all ranks */
     float *sum;      /* [2 room] */
     size_t room, at; /* size, and next place to use: what a step exchanges is in no cache */
-    enum sw_dtype dtype;
+    enum sw_curve curve;
+    enum sw_dtype dtype; /* of what is added */
 };
 
-/* Exchanges as the executor does on the host: see collectives.c. */
-static sw_status exchange(struct slices *s, sw_comm *comm, bool reduce, size_t bytes)
+/* Exchanges as the executor does on the host: see collectives.c and activations.c. */
+static sw_status exchange(struct slices *s, sw_comm *comm, size_t bytes)
 {
-    const size_t all = bytes * (size_t)sw_comm_size(comm), width = sw_dtype_bytes(s->dtype);
+    const size_t all = bytes * (size_t)sw_comm_size(comm);
     s->at = s->at + all > s->room ? 0 : s->at;
-    const struct sw_comm_item item = {.op = reduce ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
+    const bool adds = s->curve != SW_CURVE_GATHER, rounds = s->curve == SW_CURVE_SUM;
+    const struct sw_comm_item item = {.op = adds ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
                                       .src = s->own + s->at,
                                       .dst = s->all + s->at,
                                       .slice_bytes = bytes,
                                       .what = "a measurement"};
     SW_TRY(sw_comm_run(comm, &item, 1));
-    if (reduce) {
-        sw_add_slices(s->sum + s->at / sizeof *s->sum, s->dtype, item.dst, (int64_t)(bytes / width),
-                      sw_comm_size(comm), false);
+    if (adds) {
+        const int64_t n = (int64_t)(bytes / sw_dtype_bytes(s->dtype));
+        float *sum = s->sum + s->at / sizeof *s->sum;
+        sw_add_slices(sum, s->dtype, item.dst, n, sw_comm_size(comm), rounds);
+        if (rounds && s->dtype != SW_F32) {
+            sw_convert(s->dtype, s->own + s->at, SW_F32, sum, n);
+        }
     }
     s->at += all;
     return SW_OK;
 }
 
 /* Measures exchanges of ascending sizes. All ranks stop at the same size. */
-static sw_status time_exchanges(struct slices *s, sw_comm *comm, bool reduce,
-                                struct sw_rate_curve *curve)
+static sw_status time_exchanges(struct slices *s, sw_comm *comm, enum sw_curve kind,
+                                enum sw_dtype dtype, struct sw_speeds *speeds)
 {
     enum { LEAST = 8, MOST = 200 };
+    struct sw_rate_curve *curve = &speeds->curves[kind];
     int64_t n = 0;
+    s->curve = kind;
+    s->dtype = dtype;
     curve->n = 0;
     for (int k = 0; k < SW_CURVE_POINTS; k++) {
         const size_t bytes = (size_t)sizes[k];
         if (bytes * (size_t)sw_comm_size(comm) > s->room) {
             break;
         }
-        SW_TRY(exchange(s, comm, reduce, bytes));
+        SW_TRY(exchange(s, comm, bytes));
         n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
         SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
         const struct sw_stopwatch begin = sw_stopwatch_start();
         for (int64_t i = 0; i < n; i++) { /* the same number on all ranks */
-            SW_TRY(exchange(s, comm, reduce, bytes));
+            SW_TRY(exchange(s, comm, bytes));
         }
         struct sw_cost cost = sw_stopwatch_cost(&begin, sw_comm_size(comm));
         cost.seconds /= (double)n;
@@ -333,17 +343,18 @@ static sw_status exchange_rank(void *ctx, sw_comm *comm)
     const struct measuring *m = ctx;
     const int size = sw_comm_size(comm);
     struct sw_speeds speeds = {0};
-    struct slices s = {.dtype = m->dtype, .room = (size_t)(MOST_SLICES / size)};
+    struct slices s = {.room = (size_t)(MOST_SLICES / size)};
     s.own = sw_alloc_zero("run", 1, s.room);
     s.all = sw_alloc_zero("run", 1, s.room);
     s.sum = sw_alloc_zero("run", 2, s.room); /* four bytes of sum for two bytes that are sent */
     sw_status st =
         s.own && s.all && s.sum ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for slices");
-    SW_TRY_OR(close, time_exchanges(&s, comm, false, &speeds.curves[SW_CURVE_GATHER]));
-    SW_TRY_OR(close, time_exchanges(&s, comm, true, &speeds.curves[SW_CURVE_REDUCE]));
+    SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_GATHER, SW_F32, &speeds));
+    SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_REDUCE, m->grads, &speeds));
+    SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_SUM, m->activations, &speeds));
     if (sw_comm_rank(comm) == 0) {
-        m->speeds->curves[SW_CURVE_GATHER] = speeds.curves[SW_CURVE_GATHER];
-        m->speeds->curves[SW_CURVE_REDUCE] = speeds.curves[SW_CURVE_REDUCE];
+        memcpy(&m->speeds->curves[SW_CURVE_GATHER], &speeds.curves[SW_CURVE_GATHER],
+               (SW_CURVE_COUNT - SW_CURVE_GATHER) * sizeof *speeds.curves);
         m->speeds->meeting = speeds.curves[SW_CURVE_GATHER].at[0].cost.seconds;
     }
 close:
@@ -355,7 +366,7 @@ close:
 
 sw_status sw_speeds_measure_exchanges(sw_comm *comm, struct sw_speeds *speeds)
 {
-    struct measuring m = {.speeds = speeds, .dtype = SW_F32};
+    struct measuring m = {.speeds = speeds, .grads = SW_F32, .activations = SW_F32};
     return exchange_rank(&m, comm);
 }
 
@@ -456,16 +467,20 @@ static sw_status measure_sharing(const struct sw_measure_options *options, struc
 
 /* ---- all measurements ---- */
 
-/* Finds the loads that the plan has and whose rates are not given, and the dtype that travels. */
+/* Finds the loads that the plan has and whose rates are not given, and the dtypes of sums. */
 static void find_wanted(struct measuring *m)
 {
     const struct sw_program *program = &m->plan->programs[0];
     for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
         double work = 0;
         const enum sw_load load = sw_instr_load(m->plan, program, i, &work);
         m->has[load] |= work > 0 && m->speeds->given.work[load] <= 0;
-        m->dtype = program->instrs[i].verb == SW_VERB_REDUCE ? program->instrs[i].exchange.dtype
-                                                             : m->dtype;
+        m->exchanges |= work > 0 && load == SW_LOAD_SENT;
+        m->grads = instr->verb == SW_VERB_REDUCE ? instr->exchange.dtype : m->grads;
+        m->activations = instr->verb == SW_VERB_REDUCE_SCATTER || instr->verb == SW_VERB_ALL_REDUCE
+                             ? instr->exchange.dtype
+                             : m->activations;
     }
 }
 
@@ -507,7 +522,7 @@ sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_
     find_wanted(&m);
     SW_TRY(options->n_devices > 1 ? sw_threads_run(options->n_devices, DEADLINE_S, measure_rank, &m)
                                   : measure_rank(&m, options->comm));
-    if (m.has[SW_LOAD_SENT] && options->ranks > 1 && options->ranks <= SW_THREAD_RANKS_MAX) {
+    if (m.exchanges && options->ranks > 1 && options->ranks <= SW_THREAD_RANKS_MAX) {
         SW_TRY(sw_threads_run(options->ranks, DEADLINE_S, exchange_rank, &m));
     }
     for (int c = SW_CURVE_READ; c <= SW_CURVE_ROW; c++) {

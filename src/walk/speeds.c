@@ -39,20 +39,14 @@ static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
 static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum sw_verb verb)
 {
     /* The other exchanges only move bytes between ranks, as a gather does. */
-    static const enum sw_curve curves[] = {[SW_VERB_COPY_IN] = SW_CURVE_COPY_IN,
-                                           [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
-                                           [SW_VERB_READ] = SW_CURVE_READ,
-                                           [SW_VERB_WRITE] = SW_CURVE_WRITE,
-                                           [SW_VERB_REDUCE] = SW_CURVE_REDUCE,
-                                           [SW_VERB_GATHER] = SW_CURVE_GATHER,
-                                           [SW_VERB_MERGE] = SW_CURVE_GATHER,
-                                           [SW_VERB_ALL_GATHER] = SW_CURVE_GATHER,
-                                           [SW_VERB_REDUCE_SCATTER] = SW_CURVE_REDUCE,
-                                           [SW_VERB_ALL_TO_ALL] = SW_CURVE_GATHER,
-                                           [SW_VERB_ALL_REDUCE] = SW_CURVE_REDUCE,
-                                           [SW_VERB_BROADCAST] = SW_CURVE_GATHER,
-                                           [SW_VERB_SEND] = SW_CURVE_GATHER,
-                                           [SW_VERB_RECV] = SW_CURVE_GATHER};
+    static const enum sw_curve curves[] = {
+        [SW_VERB_COPY_IN] = SW_CURVE_COPY_IN,    [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
+        [SW_VERB_READ] = SW_CURVE_READ,          [SW_VERB_WRITE] = SW_CURVE_WRITE,
+        [SW_VERB_REDUCE] = SW_CURVE_REDUCE,      [SW_VERB_GATHER] = SW_CURVE_GATHER,
+        [SW_VERB_MERGE] = SW_CURVE_GATHER,       [SW_VERB_ALL_GATHER] = SW_CURVE_GATHER,
+        [SW_VERB_REDUCE_SCATTER] = SW_CURVE_SUM, [SW_VERB_ALL_TO_ALL] = SW_CURVE_GATHER,
+        [SW_VERB_ALL_REDUCE] = SW_CURVE_SUM,     [SW_VERB_BROADCAST] = SW_CURVE_GATHER,
+        [SW_VERB_SEND] = SW_CURVE_GATHER,        [SW_VERB_RECV] = SW_CURVE_GATHER};
     return &speeds->curves[curves[verb]];
 }
 
@@ -151,6 +145,15 @@ static void take_bandwidth(double bytes, double bandwidth, struct sw_cost *cost)
     cost->bandwidth = cost->seconds > 0 ? fmin(1, bytes / cost->seconds / bandwidth) : 0;
 }
 
+/* Adds to an exchange at a given rate, if it is measured, what it takes in this machine's memory
+ * before and after: handing over, copies and sums. */
+static void add_handling(const struct sw_cost *in_memory, struct sw_cost *cost)
+{
+    const double seconds = cost->seconds + in_memory->seconds;
+    cost->cores = seconds > 0 ? in_memory->cores * in_memory->seconds / seconds : 0;
+    cost->seconds = seconds;
+}
+
 /* Costs of an instruction in the first micro-step and in later ones. A given rate precedes a
  * measurement. Without either, the costs are 0 and unknown[load] is set. An exchange inside a batch
  * has no cost. */
@@ -172,8 +175,12 @@ static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds
     }
     const double rate =
         exchange ? sw_exchange_rate(plan, instr, &speeds->given) : speeds->given.work[load];
+    const bool is_handled = exchange && is_measured(speeds, instr);
     if (rate > 0) {
+        const struct sw_cost in_memory =
+            is_handled ? measured(speeds, program, i) : (struct sw_cost){0};
         out[0].seconds = all / rate + (exchange ? speeds->given.latency : 0);
+        add_handling(&in_memory, &out[0]);
         out[1] = out[0];
     } else if (!is_measured(speeds, instr)) {
         unknown[load] = true;
@@ -183,7 +190,7 @@ static void find_cost(const struct sw_plan *plan, const struct sw_speeds *speeds
     } else {
         out[0] = out[1] = measured(speeds, program, i);
     }
-    if (rate <= 0 && speeds->bandwidth > 0) {
+    if ((rate <= 0 || is_handled) && speeds->bandwidth > 0) {
         const double bytes = memory_bytes(program, i);
         take_bandwidth(bytes, speeds->bandwidth, &out[0]);
         take_bandwidth(bytes, speeds->bandwidth, &out[1]);

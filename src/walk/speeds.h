@@ -14,7 +14,8 @@ enum sw_curve {
     SW_CURVE_WRITE,
     SW_CURVE_ROW, /* one row of many small scattered reads */
     SW_CURVE_GATHER,
-    SW_CURVE_REDUCE,
+    SW_CURVE_REDUCE, /* and adding to an fp32 sum */
+    SW_CURVE_SUM,    /* and adding and rounding, as for activations */
     SW_CURVE_COUNT
 };
 enum { SW_CURVE_POINTS = 4 };

@@ -458,6 +458,28 @@ static void what_has_no_rate_is_named_and_counts_nothing(void **state)
     sw_plan_close(plan);
 }
 
+/* The time of an exchange in memory is added to that of a given rate. before: without it */
+static void an_exchange_is_also_handled(const struct sw_plan *plan, struct sw_speeds *speeds,
+                                        double before)
+{
+    const struct sw_program *program = &plan->programs[0];
+    struct sw_clock_report r;
+    bool unknown[SW_LOAD_COUNT];
+    double times = 0;
+    for (int c = SW_CURVE_GATHER; c < SW_CURVE_COUNT; c++) {
+        /* of any size */
+        speeds->curves[c] = (struct sw_rate_curve){1, {{1e12, {.seconds = 0.125, .cores = 1}}}};
+    }
+    assert_int_equal(sw_speeds_step(plan, speeds, unknown, &r), SW_OK);
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const bool first = program->instrs[i].exchange.batch > 0;
+        times += program->instrs[i].queue == SW_QUEUE_COMM && first ? (double)r.instrs[i].runs : 0;
+    }
+    assert_true(times > 4);
+    assert_near(r.alone[SW_QUEUE_COMM] - before, 0.125 * times);
+    sw_free(r.instrs);
+}
+
 /* Exchanges that travel together have one latency, and so has each meeting of the ranks. */
 static void an_exchange_costs_latency_and_bytes(void **state)
 {
@@ -485,7 +507,9 @@ static void an_exchange_costs_latency_and_bytes(void **state)
     }
     assert_true(bytes > 0 && latencies > 4);
     assert_true(fabs(r.seconds - bytes / rate - latencies * latency) < 1e-9 * r.seconds);
+    const double before = r.alone[SW_QUEUE_COMM];
     sw_free(r.instrs);
+    an_exchange_is_also_handled(plan, &speeds, before);
     sw_plan_close(plan);
 }
 
