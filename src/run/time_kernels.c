@@ -563,8 +563,8 @@ static int classify(const struct bench *b, const struct sw_machine_rates *given,
     return n;
 }
 
-/* Repeats passes over all kernels, so that a disturbance by other programs or the processor affects
- * one pass only. */
+/* Repeats passes over all kernels, so that each is timed several times: a processor may be slower
+ * for a while, since others use its memory or its other half. */
 static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes, int n)
 {
     const int ranks = meet ? sw_comm_size(meet) : 1;
@@ -575,6 +575,55 @@ static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes,
         SW_TRY(time_class(b, &classes[k % n], k / n, ranks));
     }
     return SW_OK;
+}
+
+/* True if ranks compute the same beside each other, and meet at exchanges: each waits for the
+ * slowest. Stages of a pipeline do not. */
+static bool is_in_step(const struct sw_plan *plan)
+{
+    const struct sw_program *program = &plan->programs[0];
+    bool meets = false;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const enum sw_verb verb = program->instrs[i].verb;
+        meets |= verb >= SW_VERB_REDUCE && verb != SW_VERB_MERGE && verb != SW_VERB_SEND &&
+                 verb != SW_VERB_RECV;
+    }
+    return meets;
+}
+
+/* The time of a kernel over all ranks in each pass, during which they ran it side by side: that of
+ * the slowest one, or the mean. The processors of a machine are not equally fast at all times. */
+static sw_status agree(const struct bench *b, sw_comm *meet, struct class *classes, int n)
+{
+    const int ranks = sw_comm_size(meet), each = n * PASSES;
+    double *all = sw_alloc("run", (size_t)(ranks + 1) * (size_t)each * sizeof *all);
+    SW_TRY_ALLOC(all, "measurements of all ranks");
+    double *mine = all + (size_t)ranks * (size_t)each;
+    for (int i = 0; i < each; i++) {
+        mine[i] = classes[i / PASSES].samples[i % PASSES];
+    }
+    const sw_status st = sw_comm_all_gather(meet, mine, all, (size_t)each * sizeof *all,
+                                            "measurements of all ranks");
+    const bool slowest = is_in_step(b->plan);
+    for (int i = 0; i < each && st >= 0; i++) {
+        double most = 0, sum = 0;
+        for (int r = 0; r < ranks; r++) {
+            most = fmax(most, all[r * each + i]);
+            sum += all[r * each + i];
+        }
+        classes[i / PASSES].samples[i % PASSES] = slowest ? most : sum / ranks;
+    }
+    sw_free(all);
+    return st;
+}
+
+static double mean_of(const double *values, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        sum += values[i];
+    }
+    return sum / n;
 }
 
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
@@ -592,18 +641,16 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
                  : SW_FAIL(SW_E_ARG, "the plan has kernels of the host and no device to measure "
                                      "them on");
         st = st < 0 ? st : time_all(&b, meet, classes, n);
+        st = st < 0 || !meet ? st : agree(&b, meet, classes, n);
     }
     if (n > 0 && dev) {
         close_bench(&b);
-    }
-    for (int k = 0; k < n; k++) {
-        sw_median(classes[k].samples, PASSES);
     }
     for (int32_t i = 0; i < n_instrs && st >= 0; i++) {
         for (int later = 0; later < 2 && is_wanted(&b, i, given); later++) {
             const struct class *class = &classes[of[i][later]];
             out[i][later] =
-                (struct sw_cost){.seconds = class->samples[PASSES / 2], .cores = class->cores};
+                (struct sw_cost){.seconds = mean_of(class->samples, PASSES), .cores = class->cores};
         }
     }
     sw_free(classes);
