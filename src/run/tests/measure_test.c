@@ -5,8 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "run/measure.h"
 #include "support/plans.h"
 #include "support/test.h"
 
@@ -17,7 +19,8 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 
 /* Two equal blocks, a table with a row-sparse gradient, attention, and offloaded states. host:
  * updates states in host memory; NULL = the device does */
-static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, enum sw_tier states)
+static struct sw_plan *plan_of_ranks(struct sw_device *dev, struct sw_device *host,
+                                     enum sw_tier states, int ranks)
 {
     static const char *const names[] = {"a", "b"};
     const struct sw_graph_options options = {
@@ -52,6 +55,7 @@ static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, en
                                                  .host = {host ? query : NULL, host},
                                                  .policy.host_updates = host != NULL,
                                                  .policy.micro_batches = 2,
+                                                 .mesh = sw_mesh_of_data(ranks),
                                                  .clip = 0.5,
                                                  .rule = &test_adam,
                                                  .policy.stage = 3,
@@ -65,6 +69,11 @@ static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, en
         fail_msg("%s", sw_error_message());
     }
     return plan;
+}
+
+static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, enum sw_tier states)
+{
+    return plan_of_ranks(dev, host, states, 1);
 }
 
 static void measure(const struct sw_plan *plan, struct sw_device *dev, struct sw_device *host,
@@ -209,6 +218,79 @@ static void kernels_meet_ordinary_numbers(void **state)
     sw_device_close(dev);
 }
 
+/* ---- ranks of unequal speed ---- */
+
+static const double delay_s = 0.001;
+
+static sw_status launch_late(struct sw_device *dev, struct sw_stream_queue *on,
+                             struct sw_kernel *kernel, void *const *in, void *const *out,
+                             void *workspace, double *scalars)
+{
+    const struct timespec delay = {0, (long)(delay_s * 1e9)};
+    nanosleep(&delay, NULL);
+    return real->launch(dev, on, kernel, in, out, workspace, scalars);
+}
+
+struct two { /* of both ranks */
+    const struct sw_plan *plan;
+    struct sw_device *devs[2];
+    struct sw_cost (*costs[2])[2];
+};
+
+/* Measures the products only. */
+static sw_status measure_products(void *ctx, sw_comm *comm)
+{
+    const struct two *two = ctx;
+    const int rank = sw_comm_rank(comm);
+    const struct sw_machine_rates given = {.work = {[SW_LOAD_OTHER] = 1}};
+    return sw_measure_kernels(two->plan, SW_QUEUE_COMPUTE, two->devs[rank], comm, &given,
+                              two->costs[rank]);
+}
+
+/* The second of two ranks is slow. Returns the least time that was measured for a product on any
+ * rank; both have the same. */
+static double least_product(int ranks)
+{
+    struct two two = {.plan = NULL};
+    double least = 1e9;
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(sw_device_open("cpu", 1, &two.devs[r]), SW_OK);
+    }
+    struct sw_plan *plan = plan_of_ranks(two.devs[0], NULL, SW_TIER_HOST, ranks);
+    const struct sw_program *program = &plan->programs[0];
+    two.plan = plan;
+    for (int r = 0; r < 2; r++) {
+        two.costs[r] = sw_alloc_zero("test", (size_t)program->n_instrs, sizeof *two.costs[r]);
+        assert_non_null(two.costs[r]);
+    }
+    struct sw_device_ops ops = *two.devs[1]->ops;
+    real = two.devs[1]->ops;
+    ops.launch = launch_late;
+    two.devs[1]->ops = &ops;
+    assert_int_equal(sw_threads_run(2, 60, measure_products, &two), SW_OK);
+    two.devs[1]->ops = real;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const double seconds = two.costs[0][i][0].seconds;
+        assert_true(seconds == two.costs[1][i][0].seconds);
+        least = seconds > 0 && seconds < least ? seconds : least;
+    }
+    sw_plan_close(plan);
+    for (int r = 0; r < 2; r++) {
+        sw_free(two.costs[r]);
+        sw_device_close(two.devs[r]);
+    }
+    return least;
+}
+
+/* Ranks that exchange gradients wait for the slowest. Without exchanges the mean counts. */
+static void the_slowest_rank_counts(void **state)
+{
+    (void)state;
+    const double meeting = least_product(2), alone = least_product(1);
+    assert_true(meeting >= delay_s && meeting < 1e9);
+    assert_true(alone >= delay_s / 2 && alone < 1e9);
+}
+
 /* Processors update in their own memory, beside a device whose memory they cannot reach. */
 static void updates_on_the_host_are_measured(void **state)
 {
@@ -283,6 +365,7 @@ static void what_is_given_is_not_measured(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_kernel_is_measured_once),
     cmocka_unit_test(kernels_meet_ordinary_numbers),
+    cmocka_unit_test(the_slowest_rank_counts),
     cmocka_unit_test(updates_on_the_host_are_measured),
     cmocka_unit_test(what_is_given_is_not_measured),
 };
