@@ -156,9 +156,10 @@ static double meeting_of(const struct sw_cost_mesh *mesh)
 static struct sw_pace pace_of(const struct sw_cost_mesh *mesh, struct sw_cost (*costs)[2],
                               const struct sw_cost_ways *ways)
 {
+    const double share = ways ? 1 : sw_cost_disk_share(mesh->cluster);
     return (struct sw_pace){.costs = (const struct sw_cost(*)[2])costs,
                             .meeting = meeting_of(mesh),
-                            .disk_share = ways ? 1 : sw_cost_disk_share(mesh->cluster),
+                            .disk_share = {share, share},
                             .ways = ways ? ways->list : NULL};
 }
 

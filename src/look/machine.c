@@ -170,6 +170,12 @@ static void take_copies(struct machine *m, const struct sw_speeds *speeds)
              figure(m, latency_of(in, 1, rate), "copies of 4 KiB to the device"));
 }
 
+/* Nearer to independent than to shared. */
+static bool is_duplex(const struct sw_disk_share *share)
+{
+    return share->reads + share->writes > 1.5;
+}
+
 static sw_status take_disk(struct machine *m, const struct sw_speeds *speeds)
 {
     const struct sw_rate_point *in = largest(&speeds->curves[SW_CURVE_READ]);
@@ -181,7 +187,7 @@ static sw_status take_disk(struct machine *m, const struct sw_speeds *speeds)
     m->disk = (struct sw_cluster_disk){
         .name = "disk",
         .shared_by = SW_SHARER_NODE,
-        .duplex = speeds->disk_share > 0.75, /* nearer to independent than to shared */
+        .duplex = is_duplex(&speeds->disk_share),
         .count = figure(m, 1, "the folder counts as one disk"),
         .space = figure(m, (double)fs.f_bavail * (double)fs.f_frsize, "free space of the folder"),
         .read = figure(m, m->n_here * in->bytes / in->cost.seconds, "reads of all ranks at once"),

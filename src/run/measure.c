@@ -230,7 +230,7 @@ static sw_status time_both(const struct stream *stream, struct sw_speeds *speeds
         return SW_OK;
     }
     SW_TRY(sw_threads_run(2, DEADLINE_S, run_half, &b));
-    speeds->disk_share = fmin(1, fmax(0.5, (b.share[0] + b.share[1]) / 2));
+    speeds->disk_share = (struct sw_disk_share){fmin(1, b.share[0]), fmin(1, b.share[1])};
     return SW_OK;
 }
 
@@ -409,57 +409,107 @@ static sw_status measure_memory(int ranks, struct sw_speeds *speeds)
     return SW_OK;
 }
 
-/* Two threads that wake each other in turn. */
-struct bell {
-    pthread_mutex_t lock;
-    pthread_cond_t rings;
-    int turn; /* rings so far: even = the first thread's turn */
+/* Ranks that hand jobs over to a queue and wait for it, while all processors compute. */
+struct ringing {
+    const struct sw_measure_options *options;
+    struct sw_speeds *speeds; /* of the first rank */
+    atomic_int n_left;        /* ranks that still do */
 };
 
-enum { RINGS = 400 };
+enum { RINGS = 64 };
+static const double compute_s = 0.0003; /* between two jobs: threads sleep meanwhile */
 
-static void *answer(void *arg)
+static sw_status begin_nothing(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                               int slot)
 {
-    struct bell *b = arg;
-    pthread_mutex_lock(&b->lock);
-    for (int i = 1; i < RINGS; i += 2) {
-        while (b->turn < i) {
-            pthread_cond_wait(&b->rings, &b->lock);
-        }
-        b->turn++;
-        pthread_cond_signal(&b->rings);
-    }
-    pthread_mutex_unlock(&b->lock);
-    return NULL;
+    (void)ctx;
+    (void)queue;
+    (void)job;
+    (void)slot;
+    return SW_OK;
 }
 
-/* Seconds from the end of a wait's cause to the end of the wait. */
-static sw_status measure_wake(struct sw_speeds *speeds)
+static void compute_until(double end)
 {
-    struct bell b = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0};
-    pthread_t other;
-    if (sw_thread_start(&other, answer, &b) != 0) {
-        return SW_FAIL(SW_E_NOMEM, "no thread for a measurement");
+    while (sw_now_s() < end) {
     }
-    const double begin = sw_now_s();
-    pthread_mutex_lock(&b.lock);
-    for (int i = 0; i < RINGS; i += 2) {
-        while (b.turn < i) {
-            pthread_cond_wait(&b.rings, &b.lock);
-        }
-        b.turn++;
-        pthread_cond_signal(&b.rings);
+}
+
+/* Means: seconds of handing a job over, and of one of the two threads that sleep until it is
+ * done. */
+static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
+                            struct sw_stream_queue *on, struct sw_speeds *out)
+{
+    const struct sw_waiter waiter = {0, 0};
+    double issue = 0, both = 0;
+    for (int i = 0; i < RINGS; i++) {
+        const struct sw_queue_job job = {.order = i};
+        compute_until(sw_now_s() + compute_s);
+        const double begin = sw_now_s();
+        SW_TRY(sw_queues_issue(queues, SW_QUEUE_COMM, &job));
+        issue += sw_now_s() - begin;
+        SW_TRY(sw_queues_order(queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter));
+        SW_TRY(dev->ops->stream_wait(dev, on));
+        both += sw_now_s() - begin;
     }
-    pthread_mutex_unlock(&b.lock);
-    pthread_join(other, NULL);
-    speeds->wake = (sw_now_s() - begin) / RINGS;
+    *out = (struct sw_speeds){.issue = issue / RINGS, .wake = both / RINGS / 2};
     return SW_OK;
+}
+
+static sw_status ring(struct sw_device *dev, struct sw_speeds *out)
+{
+    struct sw_meter meter = {.trace = NULL};
+    struct sw_stream_queue *on = NULL;
+    struct sw_queues *queues = NULL;
+    SW_TRY(dev->ops->stream_open(dev, &on));
+    const struct sw_queues_options options = {
+        .dev = dev,
+        .compute = on,
+        .meter = &meter,
+        .ops = {.begin = begin_nothing, .end = begin_nothing, .most_begun = {[SW_QUEUE_COMM] = 1}},
+        .most_jobs = {[SW_QUEUE_COMM] = 1}};
+    sw_status st = sw_queues_open(&options, &queues);
+    st = st < 0 ? st : time_rings(queues, dev, on, out);
+    sw_queues_close(queues);
+    dev->ops->stream_close(dev, on);
+    return st;
+}
+
+/* Threads beyond the ranks compute until these are done. */
+static sw_status ring_or_compute(void *ctx, sw_comm *comm)
+{
+    struct ringing *r = ctx;
+    const int rank = comm ? sw_comm_rank(comm) : 0;
+    struct sw_speeds speeds = {0};
+    SW_TRY(comm ? sw_comm_barrier(comm, "a measurement begins") : SW_OK);
+    if (rank >= r->options->n_devices) {
+        while (atomic_load(&r->n_left) > 0) {
+            compute_until(sw_now_s() + compute_s);
+        }
+        return SW_OK;
+    }
+    const sw_status st = ring(r->options->devices[rank], &speeds);
+    atomic_fetch_sub(&r->n_left, 1);
+    if (rank == 0) {
+        r->speeds->wake = speeds.wake;
+        r->speeds->issue = speeds.issue;
+    }
+    return st;
+}
+
+static sw_status measure_wake(const struct sw_measure_options *options, struct sw_speeds *speeds)
+{
+    struct ringing r = {.options = options, .speeds = speeds};
+    const int64_t cores = sw_min_i64((int64_t)sw_cpu_count(), SW_THREAD_RANKS_MAX);
+    const int n = (int)sw_max_i64(cores, options->n_devices);
+    atomic_init(&r.n_left, options->n_devices);
+    return n > 1 ? sw_threads_run(n, DEADLINE_S, ring_or_compute, &r) : ring_or_compute(&r, NULL);
 }
 
 /* Queues share the memory that they all reach. Those of a GPU have its own beside the host's. */
 static sw_status measure_sharing(const struct sw_measure_options *options, struct sw_speeds *speeds)
 {
-    SW_TRY(measure_wake(speeds));
+    SW_TRY(measure_wake(options, speeds));
     return options->devices[0]->staging_bytes > 0 || options->devices[0]->memory_bytes > 0
                ? SW_OK
                : measure_memory(options->ranks, speeds);

@@ -86,6 +86,9 @@ static sw_status issue(struct rank *r)
         job->needs[q] = at->needs[q] < 0 ? 0 : sw_line_jobs_until(&r->lines[q], at->needs[q]);
     }
     line->n_issued++;
+    if (r->pace->issue > 0) {
+        sw_rank_compute(r, &(struct sw_cost){.seconds = r->pace->issue}, queue, at->instr);
+    }
     return SW_OK;
 }
 

@@ -44,12 +44,15 @@ struct sw_pace {
     double slower[SW_QUEUE_COUNT];
     double meeting; /* seconds of communication between ranks between phases */
     double cores;   /* processors of this rank; 0 = unlimited */
-    /* Share of their full rate that reads and writes each have while both run. 1/2 = they share one
+    /* Share of their full rate that reads and writes have while both run. 1/2 each = they share one
      * disk; 1 = they are independent. */
-    double disk_share;
+    struct sw_disk_share {
+        double reads, writes;
+    } disk_share;
     /* Seconds until the thread of a queue that had nothing to do begins a job, and until
      * computation goes on after a wait. */
     double wake;
+    double issue;              /* seconds that computation takes to hand a job to another queue */
     const struct sw_way *ways; /* of the costs; NULL = no cost has one */
 };
 

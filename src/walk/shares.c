@@ -86,8 +86,11 @@ static void share_in_rank(struct rank *r)
 {
     const bool both = r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        const bool disk = q == SW_QUEUE_READ || q == SW_QUEUE_WRITE;
-        r->speed[q] = disk && both ? r->pace->disk_share : 1;
+        r->speed[q] = 1;
+    }
+    if (both) {
+        r->speed[SW_QUEUE_READ] = r->pace->disk_share.reads;
+        r->speed[SW_QUEUE_WRITE] = r->pace->disk_share.writes;
     }
     if (r->pace->cores > 0) {
         share_cores(r);

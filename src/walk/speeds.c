@@ -208,14 +208,21 @@ void sw_speeds_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
     }
 }
 
+static double share_of(double measured)
+{
+    return measured > 0 ? measured : 0.5;
+}
+
 static struct sw_pace pace_of(const struct sw_speeds *speeds, struct sw_cost (*costs)[2])
 {
     const double latency = speeds->given.latency;
-    return (struct sw_pace){.costs = (const struct sw_cost(*)[2])costs,
-                            .meeting = latency > 0 ? latency : speeds->meeting,
-                            .cores = speeds->cores,
-                            .wake = speeds->wake,
-                            .disk_share = speeds->disk_share > 0 ? speeds->disk_share : 0.5};
+    return (struct sw_pace){
+        .costs = (const struct sw_cost(*)[2])costs,
+        .meeting = latency > 0 ? latency : speeds->meeting,
+        .cores = speeds->cores,
+        .wake = speeds->wake,
+        .issue = speeds->issue,
+        .disk_share = {share_of(speeds->disk_share.reads), share_of(speeds->disk_share.writes)}};
 }
 
 static sw_status open_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,

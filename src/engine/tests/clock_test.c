@@ -87,8 +87,9 @@ static double walk_ranks(const struct opened *o, int n, double slower, double *l
     double most = 0;
     assert_true(ranks && paces);
     for (int r = 0; r < n; r++) {
-        paces[r] = (struct sw_pace){
-            .costs = (const struct sw_cost(*)[2])o->costs, .meeting = 1e-4, .disk_share = 0.5};
+        paces[r] = (struct sw_pace){.costs = (const struct sw_cost(*)[2])o->costs,
+                                    .meeting = 1e-4,
+                                    .disk_share = {0.5, 0.5}};
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
             paces[r].slower[q] = 1 + (slower - 1) * (r + 1) / n;
         }
@@ -111,7 +112,7 @@ static double walk_alone(const struct opened *o, double slower)
 {
     struct sw_clock_report report;
     struct sw_pace pace = {
-        .costs = (const struct sw_cost(*)[2])o->costs, .meeting = 1e-4, .disk_share = 0.5};
+        .costs = (const struct sw_cost(*)[2])o->costs, .meeting = 1e-4, .disk_share = {0.5, 0.5}};
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         pace.slower[q] = slower;
     }

@@ -48,8 +48,8 @@ static void open_world(struct world *w)
             .groups = w->groups[r],
             .n_groups = GROUPS,
             .step = {.phases = w->phases, .n_phases = 3, .ranks = RANKS, .rounds = 1}};
-        w->paces[r] =
-            (struct sw_pace){.costs = (const struct sw_cost(*)[2])w->costs[r], .disk_share = 0.5};
+        w->paces[r] = (struct sw_pace){.costs = (const struct sw_cost(*)[2])w->costs[r],
+                                       .disk_share = {0.5, 0.5}};
         w->ranks[r] = (struct sw_clock_rank){.plan = &w->plans[r], .pace = &w->paces[r]};
     }
 }

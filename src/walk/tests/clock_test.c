@@ -33,7 +33,8 @@ static void open_hand(struct hand *h)
     h->plan.n_programs = 1;
     h->plan.step = (struct sw_step){.phases = h->phases, .n_phases = 1, .ranks = 1, .rounds = 1};
     h->phases[0] = (struct sw_step_phase){.action = SW_STEP_RUN, .n_micro = 1, .drains = true};
-    h->pace = (struct sw_pace){.costs = (const struct sw_cost(*)[2])h->costs, .disk_share = 0.5};
+    h->pace =
+        (struct sw_pace){.costs = (const struct sw_cost(*)[2])h->costs, .disk_share = {0.5, 0.5}};
 }
 
 static const struct sw_instr_about a_test = {.name = "a test", .where = "a test"};
@@ -153,10 +154,12 @@ static void reads_and_writes_share_the_disk(void **state)
     add(&h, SW_VERB_READ, SW_QUEUE_READ, 2);
     add(&h, SW_VERB_WRITE, SW_QUEUE_WRITE, 1);
     assert_near(seconds_of(&h), 3); /* half speed until the write ends, at 2 */
-    h.pace.disk_share = 1;
+    h.pace.disk_share = (struct sw_disk_share){1, 1};
     assert_near(seconds_of(&h), 2);
-    h.pace.disk_share = 0.75;
+    h.pace.disk_share = (struct sw_disk_share){0.75, 0.75};
     assert_near(seconds_of(&h), 4.0 / 3 + 1);
+    h.pace.disk_share = (struct sw_disk_share){0.25, 0.5}; /* each has a share of its own */
+    assert_near(seconds_of(&h), 2 + 1.5);
     close_hand(&h);
 }
 
@@ -219,6 +222,24 @@ static void a_queue_takes_time_to_wake_up(void **state)
     assert_near(seconds_of(&h), 4);
     add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1); /* after the kernel: it slept meanwhile */
     assert_near(seconds_of(&h), 4 + 0.125 + 1 + 0.125);
+    close_hand(&h);
+}
+
+/* Computation hands each job over, and the queue begins meanwhile. */
+static void handing_over_takes_time(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+    add_kernel(&h, 4);
+    h.pace.issue = 0.25;
+    assert_near(seconds_of(&h), 2 * 0.25 + 4);
+    assert_near(h.report.part[SW_QUEUE_H2D], 2 * 0.25);
+    assert_near(h.report.part[SW_QUEUE_COMPUTE], 4);
+    h.program.n_instrs--; /* nothing but the copies: the step waits for them */
+    assert_near(seconds_of(&h), 2);
     close_hand(&h);
 }
 
@@ -323,7 +344,7 @@ static struct sw_plan *plan_of(int ranks)
 
 static struct sw_clock_report step_of(const struct sw_plan *plan, const double given[SW_LOAD_COUNT])
 {
-    struct sw_speeds speeds = {.disk_share = 0.5};
+    struct sw_speeds speeds = {.disk_share = {0.5, 0.5}};
     struct sw_clock_report report;
     bool unknown[SW_LOAD_COUNT];
     memcpy(speeds.given.work, given, sizeof speeds.given.work);
@@ -402,10 +423,11 @@ static void a_step_lies_between_its_bounds(void **state)
         const int32_t n = plan->programs[0].n_instrs;
         struct sw_cost(*costs)[2] = sw_alloc("test", (size_t)n * sizeof *costs);
         draw_costs(seed, n, costs);
-        const struct sw_pace pace = {.costs = (const struct sw_cost(*)[2])costs,
-                                     .meeting = 0.1,
-                                     .cores = (double)(seed % 5) / 2,
-                                     .disk_share = 0.5 + (double)(seed % 3) / 4};
+        const struct sw_pace pace = {
+            .costs = (const struct sw_cost(*)[2])costs,
+            .meeting = 0.1,
+            .cores = (double)(seed % 5) / 2,
+            .disk_share = {0.5 + (double)(seed % 3) / 4, 0.25 + (double)(seed % 4) / 4}};
         struct sw_clock_report r;
         double parts = 0, charges = 0;
         assert_int_equal(sw_clock_step(plan, &pace, &r), SW_OK);
@@ -540,7 +562,7 @@ static void survives_lack_of_memory(void **state)
     (void)state;
     static const double given[SW_LOAD_COUNT] = {1, 2e9, 1, 3e8, 2e8, 2e8, 1e7, 2e7, 1e8};
     struct sw_plan *plan = plan_of(1);
-    struct sw_speeds speeds = {.disk_share = 0.5};
+    struct sw_speeds speeds = {.disk_share = {0.5, 0.5}};
     memcpy(speeds.given.work, given, sizeof speeds.given.work);
     sw_status st = SW_E_NOMEM;
     for (int64_t nth = 1; st < 0; nth++) {
@@ -599,6 +621,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(threads_share_processors),
     cmocka_unit_test(queues_share_the_bandwidth_of_memory),
     cmocka_unit_test(a_queue_takes_time_to_wake_up),
+    cmocka_unit_test(handing_over_takes_time),
     cmocka_unit_test(exchanges_travel_in_groups_and_block),
     cmocka_unit_test(the_first_micro_step_has_costs_of_its_own),
     cmocka_unit_test(one_slow_queue_is_the_whole_step),

@@ -118,7 +118,7 @@ static double walk_all(const struct mesh *m, struct sw_clock_rank *ranks,
         sw_speeds_costs(ranks[i].plan, speeds, unknown, costs[i]);
         paces[i] = (struct sw_pace){.costs = (const struct sw_cost(*)[2])costs[i],
                                     .meeting = speeds->given.latency,
-                                    .disk_share = 0.5};
+                                    .disk_share = {0.5, 0.5}};
     }
     if (sw_clock_ranks(ranks, n) < 0) {
         fail_msg("%s", sw_error_message());
