@@ -2,7 +2,8 @@
 // Overlaps transfers with computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2). A load
 // is issued ahead of its first reader, possibly in an earlier segment, within a limit of bytes that
 // are loaded and unread. Loads keep their order, and none passes a store to the same bytes. A load
-// that moves ahead of the point at which SKIP is known loses its predicate.
+// that moves ahead of the point at which SKIP is known loses its predicate. Stores of an update
+// within forward lag (lag.c), by at most half of that limit.
 #include <string.h>
 
 #include "plan/private.h"
@@ -27,6 +28,7 @@ struct pass {
     bool finished;  /* it is known whether the step is skipped */
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] by root, bytes that are loaded and not read */
+    struct sw_lag lag;
     /* [n_instrs] for loads: the latest instruction that it must not pass; -1 = none */
     int32_t *behind;
 };
@@ -148,6 +150,15 @@ static bool stays(const struct pass *p, int32_t load, int32_t at)
     return p->is_stage && a->segment < SW_SEGMENT_UPDATE && sw_instr_key(a) != sw_instr_key(b);
 }
 
+/* Emits stores that wait until at most so many bytes of them are left. */
+static void release(struct pass *p, size_t most)
+{
+    while (p->lag.bytes > most) {
+        const int32_t i = sw_lag_next(&p->lag);
+        emit(p, i, i);
+    }
+}
+
 /* Before each instruction, emits the loads that may be ahead of it, in their order, until room is
  * short or one must stay behind it. None moves into a batch or a loop, or before what a phase
  * receives. Other loads may pass one that waits for its router, and the next instruction looks at
@@ -164,6 +175,8 @@ static void order(struct pass *p)
         }
         const bool inside =
             sw_instr_is_inside(instr) || is_inside(p, i) || op_of(p, i)->move == SW_MOVE_RECV;
+        const bool ends = !inside && sw_lag_ends(&p->lag, i);
+        release(p, ends ? 0 : p->room / 2);
         int32_t passed = -1, n_passed = 0; /* the first load that waits for a router, and all */
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
@@ -178,18 +191,18 @@ static void order(struct pass *p)
                 passed = passed < 0 ? next : passed;
                 continue;
             }
-            if (next != i &&
-                (stays(p, next, i) || p->ahead + sw_transfer_bytes(p->ir, op) > p->room ||
-                 p->behind[next] >= i)) {
+            if (next != i && (stays(p, next, i) || p->behind[next] >= i ||
+                              p->ahead + p->lag.bytes + sw_transfer_bytes(p->ir, op) > p->room)) {
                 break;
             }
             emit(p, next, i);
         }
         next = passed < 0 ? next : passed;
-        if (!p->emitted[i]) {
+        if (!p->emitted[i] && !sw_lag_hold(&p->lag, i)) {
             emit(p, i, i);
         }
     }
+    release(p, 0);
 }
 
 /* Permutes in place, cycle by cycle, since a copy of all instructions would be large. */
@@ -226,17 +239,20 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.unread = sw_alloc_zero("plan", (size_t)program->ir->n_values + 1, sizeof *p.unread);
     p.behind = sw_alloc("plan", n * sizeof *p.behind);
-    const bool good = p.out && p.emitted && p.unread && p.behind && find_order(&p);
+    sw_status st = sw_lag_open(&p.lag, program, cells, p.is_stage);
+    const bool good = st >= 0 && p.out && p.emitted && p.unread && p.behind && find_order(&p);
     if (good) {
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
         install(&p);
     }
+    st = st < 0 || good ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    sw_lag_close(&p.lag);
     sw_free(p.out);
     sw_free(p.emitted);
     sw_free(p.unread);
     sw_free(p.behind);
-    return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
+    return st;
 }
 
 const struct sw_technique sw_technique_prefetch = {

@@ -172,6 +172,26 @@ int32_t sw_program_issued(const struct sw_program *program, int32_t i);
 /* True if the program is run in the phases of a pipeline's stage. */
 bool sw_program_is_stage(const struct sw_program *program, const struct sw_plan_options *options);
 
+/* ---- lag.c: stores of an update within forward that wait ---- */
+struct sw_lag {
+    const struct sw_program *program;
+    bool *may;     /* [n_instrs] it may wait */
+    int32_t *held; /* [n_instrs] those that wait, in their order: held[first] .. held[n - 1] */
+    int32_t first, n;
+    int32_t *reads; /* [n_values] by root, the end of `held` after the latest that reads it */
+    size_t bytes;   /* of those that wait */
+};
+/* is_stage: see sw_program_is_stage */
+sw_status sw_lag_open(struct sw_lag *lag, const struct sw_program *program,
+                      const struct sw_cells *cells, bool is_stage);
+void sw_lag_close(struct sw_lag *lag);
+/* Lets instruction i wait if it may; false = it may not. */
+bool sw_lag_hold(struct sw_lag *lag, int32_t i);
+/* The store that has waited longest; it is issued now. */
+int32_t sw_lag_next(struct sw_lag *lag);
+/* True if all stores that wait must come before instruction i, the next one. */
+bool sw_lag_ends(const struct sw_lag *lag, int32_t i);
+
 /* ---- clocks.c: what is known to be complete at each queue, from the waits alone ---- */
 struct sw_clocks {
     const struct sw_program *program;

@@ -22,6 +22,7 @@ struct pass {
     /* by queue, the first store that is not known to be complete */
     int32_t store_tail[SW_QUEUE_COUNT];
     size_t store_bytes[SW_QUEUE_COUNT];
+    int32_t tail; /* of forward, see find_tail */
     /* by queue, the last instruction of the latest batch of reductions */
     int32_t reduced[SW_QUEUE_COUNT];
 };
@@ -129,6 +130,17 @@ static void bound_stores(struct pass *p, int32_t i)
     }
 }
 
+/* The transfers at the end of forward, after its last kernel and exchange. Stores that have waited
+ * until there (lag.c) are not bounded: computation goes on with backward. */
+static int32_t find_tail(const struct pass *p)
+{
+    int32_t i = p->program->segment_first[SW_SEGMENT_FORWARD + 1];
+    while (i > 0 && sw_ir_is_transfer(op_of(p, i - 1))) {
+        i--;
+    }
+    return i;
+}
+
 /* True if `need` is known to be complete when an instruction of queue `on` is issued, without
  * further waits. */
 static bool is_known(const struct pass *p, enum sw_queue on, int q, int32_t need)
@@ -190,7 +202,7 @@ static void choose_waits(struct pass *p, int32_t i)
     if (!instr->exchange.blocking && op->move == SW_MOVE_REDUCE) {
         instr->waits[instr->queue] = p->reduced[instr->queue];
         p->reduced[instr->queue] = i + instr->exchange.batch - 1;
-    } else if (op->move == SW_MOVE_STORE) {
+    } else if (op->move == SW_MOVE_STORE && !(op->chunk.in_forward && i >= p->tail)) {
         bound_stores(p, i);
     }
     keep_needed(p, i, needs);
@@ -230,6 +242,7 @@ static void run(struct pass *p, int32_t end)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         known[q] = p->reduced[q] = -1;
     }
+    p->tail = find_tail(p);
     memset(p->loaded, 0xff, (size_t)p->cells->n * sizeof *p->loaded);
     memset(p->stored, 0xff, (size_t)p->cells->n * sizeof *p->stored);
     for (int32_t i = 0; i < end; i++) {

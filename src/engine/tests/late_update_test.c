@@ -218,6 +218,40 @@ static void it_moves_the_bytes_of_a_step_without_clipping(void **state)
     assert_true(got.disk_in > want.disk_in);
 }
 
+/* Bytes that forward begins to write after its last kernel, so that backward has time for them. */
+static int64_t bytes_after_forward(const struct sw_program *program)
+{
+    int64_t bytes = 0;
+    for (int32_t i = program->segment_first[SW_SEGMENT_FORWARD + 1] - 1; i >= 0; i--) {
+        const struct sw_instr *instr = &program->instrs[i];
+        if (instr->verb == SW_VERB_KERNEL) {
+            break;
+        }
+        bytes += instr->turn.first_only && instr->verb == SW_VERB_WRITE ? instr->bytes : 0;
+    }
+    return bytes;
+}
+
+/* Stores of optimizer states lag within half of what transfers may take. */
+static void stores_are_written_during_backward(void **state)
+{
+    (void)state;
+    static const char *const limits[] = {"1", "20000", "200000", "2000000"};
+    int64_t before = -1;
+    for (size_t i = 0; i < SW_LEN(limits); i++) {
+        char more[64];
+        snprintf(more, sizeof more, ", \"transfer_bytes\": %s", limits[i]);
+        const struct way way = {bf16, "AdamW", more, 1, 1, false, 0};
+        const struct run run = {.way = &way, .update = "next_forward", .clip = "1"};
+        sw_engine *e = NULL;
+        assert_int_equal(open_engine(&run, NULL, &e), SW_OK);
+        const int64_t bytes = bytes_after_forward(&e->plan->programs[e->programs.train]);
+        assert_true(bytes > before && bytes <= atoll(limits[i]) / 2);
+        before = bytes;
+        sw_close(e);
+    }
+}
+
 static void what_cannot_wait_is_refused(void **state)
 {
     (void)state;
@@ -241,6 +275,7 @@ static void what_cannot_wait_is_refused(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_next_forward_updates_to_the_same_bits),
     cmocka_unit_test(it_moves_the_bytes_of_a_step_without_clipping),
+    cmocka_unit_test(stores_are_written_during_backward),
     cmocka_unit_test(what_cannot_wait_is_refused),
 };
 
