@@ -10,6 +10,7 @@
 #include "token/pretokenize.h"
 #include "token/tokenizer.h"
 #include "token/unigram.h"
+#include "token/vocab_json.h"
 #include "token/wordpiece.h"
 
 #include "json/json.h"
@@ -70,11 +71,6 @@ sw_status sw_tokenizer_parse_json(const char *name, const char *text, size_t len
                                   const struct sw_tokenizer_options *options,
                                   struct sw_pipeline **out);
 
-/* A file's text. `name` is for messages. */
-struct sw_named_text {
-    const char *name, *text; /* [len] */
-    size_t len;
-};
 enum { SW_VOCAB_MERGES_FILES = 4 };
 /* Parses vocab.json, merges.txt, tokenizer_config.json and the model's config.json. The text of an
  * absent one of the last two is NULL. */

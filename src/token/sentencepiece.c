@@ -159,43 +159,77 @@ static sw_status normalize(struct spm *self, const char *text, size_t len)
 
 /* ---- encoding ---- */
 
-struct encoding {
+/* Pieces on their way to a callback. */
+struct cutting {
     const struct spm *self;
-    struct sw_ids *ids;
-    bool after_unknown;
+    sw_piece_fn fn;
+    void *ctx;
+    const char *unknown; /* [n_unknown] characters before the next piece that no piece covers */
+    size_t n_unknown;
 };
+
+static sw_status give_unknown(struct cutting *to)
+{
+    const size_t n = to->n_unknown;
+    to->n_unknown = 0;
+    return n > 0 ? to->fn(to->ctx, to->unknown, n, -1) : SW_OK;
+}
 
 static sw_status take_piece(void *ctx, const char *text, size_t len, int32_t id)
 {
-    struct encoding *to = ctx;
+    struct cutting *to = ctx;
     const struct spm *self = to->self;
-    const bool unknown = id < 0, again = unknown && to->after_unknown;
-    to->after_unknown = unknown;
-    if (!unknown) {
-        return sw_ids_push(to->ids, id);
+    if (id >= 0) {
+        SW_TRY(give_unknown(to));
+        return to->fn(to->ctx, text, len, id);
     }
-    if (!self->byte_fallback) { /* adjacent unknown pieces become one */
-        return again ? SW_OK : sw_ids_push(to->ids, self->unknown);
+    if (!self->byte_fallback) { /* adjacent unknown characters become one piece */
+        to->unknown = to->n_unknown > 0 ? to->unknown : text;
+        to->n_unknown += len;
+        return SW_OK;
     }
     for (size_t i = 0; i < len; ++i) {
-        SW_TRY(sw_ids_push(to->ids, self->byte_id[(unsigned char)text[i]]));
+        const int32_t byte = self->byte_id[(unsigned char)text[i]];
+        const struct sw_vocab_token *piece = sw_vocab_token(&self->vocab, byte);
+        SW_TRY(to->fn(to->ctx, piece->text, piece->len, byte));
     }
     return SW_OK;
 }
 
-static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
-                        struct sw_ids *ids)
+sw_status sw_sentencepiece_cut(struct sw_tokenizer *model, const char *text, size_t len,
+                               sw_piece_fn fn, void *ctx)
 {
-    struct spm *self = self_of(tokenizer);
-    struct encoding to = {self, ids, false};
+    struct spm *self = self_of(model);
+    struct cutting to = {.self = self, .fn = fn, .ctx = ctx};
     SW_TRY(sw_utf8_check("text", text, len));
     SW_TRY(normalize(self, text, len));
     if (self->text.len == 0) {
         return SW_OK;
     }
-    return self->model == MODEL_BPE
+    SW_TRY(self->model == MODEL_BPE
                ? sw_piece_bpe_cut(&self->bpe, self->text.ptr, self->text.len, take_piece, &to)
-               : sw_unigram_cut(&self->unigram, self->text.ptr, self->text.len, take_piece, &to);
+               : sw_unigram_cut(&self->unigram, self->text.ptr, self->text.len, take_piece, &to));
+    return give_unknown(&to);
+}
+
+struct encoding {
+    struct sw_ids *ids;
+    int32_t unknown;
+};
+
+static sw_status take_id(void *ctx, const char *text, size_t len, int32_t id)
+{
+    struct encoding *to = ctx;
+    (void)text;
+    (void)len;
+    return sw_ids_push(to->ids, id >= 0 ? id : to->unknown);
+}
+
+static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                        struct sw_ids *ids)
+{
+    struct encoding to = {ids, self_of(tokenizer)->unknown};
+    return sw_sentencepiece_cut(tokenizer, text, len, take_id, &to);
 }
 
 /* ---- decoding ---- */
@@ -251,36 +285,59 @@ static unsigned char byte_of(const struct spm *self, int32_t id)
     return '?';
 }
 
-static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
-                        bool skip_special, struct sw_str *out)
+/* A text that pieces make, one after the other. */
+struct joining {
+    const struct spm *self;
+    struct sw_str *out, bytes;
+    size_t begin; /* of the text in out */
+    bool at_begin, dropped;
+};
+
+/* id: -1 = the model has no such piece; it stays as it is spelled. */
+static void join_piece(struct joining *to, const struct sw_vocab_token *piece, int32_t id)
 {
-    const struct spm *self = self_of(tokenizer);
-    struct sw_str bytes = {0};
-    const size_t begin = out->len;
-    bool at_begin = true, dropped = false;
-    (void)skip_special; /* control pieces are never text */
-    for (int64_t i = 0; i < n_ids; ++i) {
-        const struct sw_vocab_token *token = sw_vocab_token(&self->vocab, ids[i]);
-        const enum sw_piece_kind kind = kind_of(self, ids[i]);
-        if (kind == SW_PIECE_BYTE) {
-            sw_str_putc(&bytes, (char)byte_of(self, ids[i]));
-            continue;
-        }
-        put_bytes(&bytes, out);
-        at_begin = at_begin && !dropped && out->len == begin;
-        dropped = false;
-        if (kind == SW_PIECE_UNKNOWN) {
-            sw_str_append(out, sw_str_text(&self->unknown_text), self->unknown_text.len);
-        } else if (kind != SW_PIECE_CONTROL) {
-            dropped = put_text(self, token->text, token->len, at_begin, out);
-        }
+    const struct spm *self = to->self;
+    const enum sw_piece_kind kind = id >= 0 ? kind_of(self, id) : SW_PIECE_UNKNOWN;
+    if (kind == SW_PIECE_BYTE) {
+        sw_str_putc(&to->bytes, (char)byte_of(self, id));
+        return;
     }
-    put_bytes(&bytes, out);
-    const bool failed = bytes.failed || out->failed;
-    sw_str_fini(&bytes);
+    put_bytes(&to->bytes, to->out);
+    to->at_begin = to->at_begin && !to->dropped && to->out->len == to->begin;
+    to->dropped = false;
+    if (id < 0) {
+        sw_str_append(to->out, piece->text, piece->len);
+    } else if (kind == SW_PIECE_UNKNOWN) {
+        sw_str_append(to->out, sw_str_text(&self->unknown_text), self->unknown_text.len);
+    } else if (kind != SW_PIECE_CONTROL) {
+        to->dropped = put_text(self, piece->text, piece->len, to->at_begin, to->out);
+    }
+}
+
+sw_status sw_sentencepiece_join(const struct sw_tokenizer *model, const struct sw_vocab *names,
+                                const int32_t *ids, int64_t n_ids, struct sw_str *out)
+{
+    const struct spm *self = self_of(model);
+    struct joining to = {.self = self, .out = out, .begin = out->len, .at_begin = true};
+    for (int64_t i = 0; i < n_ids; ++i) {
+        const struct sw_vocab_token *piece = sw_vocab_token(names, ids[i]);
+        join_piece(&to, piece,
+                   names == &self->vocab ? ids[i]
+                                         : sw_vocab_find(&self->vocab, piece->text, piece->len));
+    }
+    put_bytes(&to.bytes, out);
+    const bool failed = to.bytes.failed || out->failed;
+    sw_str_fini(&to.bytes);
     return failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
                             (long long)n_ids)
                   : SW_OK;
+}
+
+static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
+                        bool skip_special, struct sw_str *out)
+{
+    (void)skip_special; /* control pieces are never text */
+    return sw_sentencepiece_join(tokenizer, &self_of(tokenizer)->vocab, ids, n_ids, out);
 }
 
 static const char *token(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len)

@@ -214,17 +214,10 @@ static sw_status read_model(struct sw_components *in, const struct sw_json *mode
 sw_status sw_pipeline_add_entry(struct sw_pipeline *tokenizer, const struct sw_json_doc *doc,
                                 const struct sw_json *entry, int64_t id)
 {
-    const struct sw_json *content;
-    struct sw_added_token flags = {0};
+    struct sw_added_token token = {0};
     bool normalized;
-    SW_TRY(sw_component_member(entry, "content", SW_JSON_STRING, &content));
-    SW_TRY(sw_json_get_bool(doc, entry, "special", false, &flags.special));
-    SW_TRY(sw_json_get_bool(doc, entry, "single_word", false, &flags.single_word));
-    SW_TRY(sw_json_get_bool(doc, entry, "lstrip", false, &flags.lstrip));
-    SW_TRY(sw_json_get_bool(doc, entry, "rstrip", false, &flags.rstrip));
-    SW_TRY(sw_json_get_bool(doc, entry, "normalized", !flags.special, &normalized));
-    return sw_pipeline_add_token(tokenizer, content->string, content->string_len, id, flags,
-                                 normalized);
+    SW_TRY(sw_added_token_read(doc, entry, &token, &normalized));
+    return sw_pipeline_add_token(tokenizer, token.text, token.len, id, token, normalized);
 }
 
 static sw_status read_added_tokens(struct sw_components *in, const struct sw_json *list)

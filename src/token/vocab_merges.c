@@ -4,42 +4,14 @@
 // class nor the special tokens. They come from tokenizer_config.json and the model's config.json.
 #include "token/pipeline.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 enum { VOCAB, MERGES, SETTINGS, MODEL, N_FILES = SW_VOCAB_MERGES_FILES };
 
-static sw_status take_vocab(const struct sw_json_doc *doc, const struct sw_json *root,
-                            struct sw_pipeline *self)
-{
-    const char *path = sw_json_name(doc);
-    if (root->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object of tokens and ids", path,
-                       sw_json_type_name(root->type));
-    }
-    for (const struct sw_json *token = root->first; token; token = token->next) {
-        if (token->type != SW_JSON_INT) {
-            return SW_FAIL(SW_E_FORMAT, "%s:%d: the id of '%.40s' is %s, wanted a number", path,
-                           token->line, token->key, sw_json_type_name(token->type));
-        }
-        const sw_status st = sw_vocab_add(&self->vocab, token->key, token->key_len, token->integer);
-        if (st < 0) {
-            return sw_fail_prefix(st, "%s", path);
-        }
-    }
-    return SW_OK;
-}
-
 static sw_status read_vocab(const struct sw_named_text *file, struct sw_pipeline *self)
 {
-    struct sw_json_doc *doc = NULL;
-    SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, &doc));
-    const sw_status st = take_vocab(doc, sw_json_root(doc), self);
-    sw_json_close(doc);
-    SW_TRY(st);
+    SW_TRY(sw_vocab_read_json(file, &self->vocab));
     return sw_tokenizer_keep_file(&self->super, "vocab.json", file->text, file->len);
 }
 
@@ -77,24 +49,10 @@ static sw_status read_merges(const struct sw_named_text *file, struct sw_pipelin
     return sw_tokenizer_keep_file(&self->super, "merges.txt", file->text, file->len);
 }
 
-/* "added_tokens_decoder": {"50256": {"content": .., "special": .., ..}} of
- * tokenizer_config.json. */
-static sw_status add_listed_token(const struct sw_json_doc *doc, const struct sw_json *entry,
-                                  struct sw_pipeline *self)
+static sw_status add_listed_token(void *ctx, const struct sw_json_doc *doc,
+                                  const struct sw_json *entry, int64_t id)
 {
-    char *end;
-    errno = 0;
-    const long long id = strtoll(entry->key, &end, 10);
-    if (*end != '\0' || end == entry->key || errno != 0 || strlen(entry->key) != entry->key_len) {
-        return SW_FAIL(SW_E_FORMAT, "%s:%d: '%.20s' is not an id", sw_json_name(doc),
-                       entry->key_line, entry->key);
-    }
-    if (entry->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_FORMAT, "%s:%d: added token %lld is %s, wanted an object",
-                       sw_json_name(doc), entry->line, id, sw_json_type_name(entry->type));
-    }
-    const sw_status st = sw_pipeline_add_entry(self, doc, entry, id);
-    return st < 0 ? sw_fail_prefix(st, "%s", sw_json_name(doc)) : SW_OK;
+    return sw_pipeline_add_entry(ctx, doc, entry, id);
 }
 
 static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_json *root,
@@ -102,18 +60,7 @@ static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_js
 {
     SW_TRY(
         sw_json_get_bool(doc, root, "add_prefix_space", false, &self->pretokenizer.prefix_space));
-    const struct sw_json *list = sw_json_get(root, "added_tokens_decoder");
-    if (!list || list->type == SW_JSON_NULL) {
-        return SW_OK;
-    }
-    if (list->type != SW_JSON_OBJECT) {
-        return SW_FAIL(SW_E_FORMAT, "%s:%d: added_tokens_decoder is %s, wanted an object of ids",
-                       sw_json_name(doc), list->line, sw_json_type_name(list->type));
-    }
-    for (const struct sw_json *entry = list->first; entry; entry = entry->next) {
-        SW_TRY(add_listed_token(doc, entry, self));
-    }
-    return SW_OK;
+    return sw_added_entries_each(doc, root, add_listed_token, self);
 }
 
 /* ---- differences between the classes ---- */
@@ -203,19 +150,6 @@ struct beside {
     const char *vocab; /* the path of the vocabulary */
 };
 
-static sw_status read_beside(const struct sw_named_text *file, const char *name,
-                             struct sw_json_doc **out)
-{
-    if (!file->text) {
-        return sw_json_new(name, out);
-    }
-    SW_TRY(sw_json_parse(file->name, file->text, file->len, SW_JSON_STRICT, out));
-    const struct sw_json *root = sw_json_root(*out);
-    return root->type == SW_JSON_OBJECT ? SW_OK
-                                        : SW_FAIL(SW_E_FORMAT, "%s: %s, wanted an object",
-                                                  file->name, sw_json_type_name(root->type));
-}
-
 /* Takes the class from tokenizer_config.json, else from the model's config.json, else by family. */
 static sw_status take_class(const struct beside *in, struct sw_pipeline *self)
 {
@@ -240,8 +174,8 @@ static sw_status read_class(const struct sw_named_text files[N_FILES], struct sw
 {
     sw_status st;
     struct beside in = {.vocab = files[VOCAB].name};
-    SW_TRY_OR(done, read_beside(&files[SETTINGS], "tokenizer_config.json", &in.settings));
-    SW_TRY_OR(done, read_beside(&files[MODEL], "config.json", &in.model));
+    SW_TRY_OR(done, sw_named_text_parse(&files[SETTINGS], &in.settings));
+    SW_TRY_OR(done, sw_named_text_parse(&files[MODEL], &in.model));
     st = take_class(&in, self);
 done:
     sw_json_close(in.settings);
@@ -278,21 +212,6 @@ sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[N_FIL
     return SW_OK;
 }
 
-/* The files beside the pair may be missing. */
-static sw_status read_files(const char *const paths[N_FILES], char *texts[N_FILES],
-                            struct sw_named_text files[N_FILES])
-{
-    for (int i = 0; i < N_FILES; ++i) {
-        files[i].name = paths[i];
-        if (i >= SETTINGS && access(paths[i], F_OK) != 0) {
-            continue;
-        }
-        SW_TRY(sw_file_read(paths[i], &texts[i], &files[i].len));
-        files[i].text = texts[i];
-    }
-    return SW_OK;
-}
-
 /* Reads the files, then makes the tokenizer from them. */
 static sw_status open_paths(const char *const paths[N_FILES], const char *folder,
                             const struct sw_tokenizer_options *options, struct sw_pipeline **out)
@@ -300,7 +219,7 @@ static sw_status open_paths(const char *const paths[N_FILES], const char *folder
     sw_status st;
     struct sw_named_text files[N_FILES] = {0};
     char *texts[N_FILES] = {0};
-    SW_TRY_OR(done, read_files(paths, texts, files));
+    SW_TRY_OR(done, sw_named_texts_read(paths, N_FILES, SETTINGS, texts, files));
     SW_TRY_OR(done, sw_tokenizer_parse_vocab_merges(files, options, out));
     SW_TRY_OR(done, sw_tokenizer_read_roles(&(*out)->super, folder));
 done:
