@@ -76,6 +76,33 @@ static bool says_nothing(const struct sw_json *value, double neutral)
     return false;
 }
 
+/* Whether all members are lists of one id. */
+static bool are_ids(const struct sw_json *lists)
+{
+    bool good = lists && lists->type == SW_JSON_ARRAY;
+    for (const struct sw_json *one = good ? lists->first : NULL; one && good; one = one->next) {
+        good = one->type == SW_JSON_ARRAY && one->n_children == 1 &&
+               one->first->type == SW_JSON_INT && one->first->integer >= 0 &&
+               one->first->integer <= INT32_MAX;
+    }
+    return good;
+}
+
+/* Excludes bad_words_ids of one token, such as Marian's padding. Exception: ends of the text. */
+static sw_status read_words(const struct sw_json *root, struct sw_job_settings *out)
+{
+    const struct sw_json *lists = sw_json_get(root, "bad_words_ids");
+    for (const struct sw_json *one = are_ids(lists) ? lists->first : NULL; one; one = one->next) {
+        const int32_t id = (int32_t)one->first->integer;
+        bool ends = false;
+        for (int64_t i = 0; i < out->stops.len; i++) {
+            ends = ends || out->stops.ptr[i] == id;
+        }
+        SW_TRY(ends ? SW_OK : sw_ids_push(&out->never, id));
+    }
+    return SW_OK;
+}
+
 /* Is the key a sampling setting that the caller overrides? */
 static bool is_asked(const char *key, const struct sw_sampling *asked)
 {
@@ -121,7 +148,9 @@ static void warn_of_others(const struct sw_json_doc *doc, const struct sw_json *
     struct sw_str found = {0};
     for (size_t i = 0; i < SW_LEN(others); i++) {
         const struct sw_json *value = sw_json_get(root, others[i].key);
-        if (value && !is_asked(others[i].key, asked) && !says_nothing(value, others[i].neutral)) {
+        const bool followed = strcmp(others[i].key, "bad_words_ids") == 0 && are_ids(value);
+        if (value && !followed && !is_asked(others[i].key, asked) &&
+            !says_nothing(value, others[i].neutral)) {
             sw_str_printf(&found, "%s%s", found.len > 0 ? ", " : "", others[i].key);
         }
     }
@@ -139,6 +168,7 @@ static sw_status read_rules(const struct sw_json_doc *doc, const struct sw_json 
     struct sw_text_rules *r = &out->rules;
     SW_TRY(read_ids(doc, root, "eos_token_id", &out->stops));
     SW_TRY(read_ids(doc, root, "suppress_tokens", &out->never));
+    SW_TRY(read_words(root, out));
     SW_TRY(read_ids(doc, root, "begin_suppress_tokens", &out->begins));
     SW_TRY(read_id(doc, root, "decoder_start_token_id", &r->start_id));
     SW_TRY(read_id(doc, root, "forced_bos_token_id", &r->first_id));

@@ -218,6 +218,29 @@ static void words_are_written_as_they_come(void **state)
     assert_true(pieces.n < 4); /* generation stops soon after a write fails */
 }
 
+#define RULES "{\"max_new_tokens\": 1, \"suppress_tokens\": [0, 1, 2, 3, 4], \"eos_token_id\": 3"
+
+static void bad_words_of_one_token_are_followed(void)
+{
+    const struct sw_generate_options plain = {.prompt = "a b c"};
+    char rules[160];
+    test_put("model/generation_config.json", RULES "}");
+    char *first = must(plain, NULL);
+    const int id = *first == '.' ? 13 : *first - 'a' + 5;
+    snprintf(rules, sizeof rules, RULES ", \"bad_words_ids\": [[%d], [3]]}", id);
+    test_put("model/generation_config.json", rules);
+    char *text = must(plain, NULL);
+    assert_true(strcmp(text, first) != 0 && !warned[0]);
+    free(text);
+    snprintf(rules, sizeof rules, RULES ", \"bad_words_ids\": [[%d, 6]]}", id);
+    test_put("model/generation_config.json", rules);
+    text = must(plain, NULL);
+    assert_string_equal(text, first);
+    assert_non_null(strstr(warned, "not followed: bad_words_ids ("));
+    free(text);
+    free(first);
+}
+
 static void rules_of_the_folder_are_followed_or_named(void **state)
 {
     const struct sw_generate_options plain = {.prompt = "a b c"};
@@ -242,6 +265,7 @@ static void rules_of_the_folder_are_followed_or_named(void **state)
     drawn.sampling.top_k = 3;
     free(must(drawn, NULL));
     assert_non_null(strstr(warned, "not followed: top_p ("));
+    bad_words_of_one_token_are_followed();
     test_put("model/generation_config.json", "{\"max_length\": 5, \"min_length\": 5}");
     text = must(plain, NULL);
     assert_true(strlen(text) <= strlen("x x x x\n") && !warned[0]);
