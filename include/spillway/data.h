@@ -48,8 +48,9 @@ struct sw_tokenizer_options {
  * sw_tokenizer_open - read a tokenizer.
  *
  * path         one of these files, or a folder (or that of an ONNX file), searched in this order:
- *              tokenizer.json; vocab.json and merges.txt; encoder.json and vocab.bpe; chars.json;
- *              vocab.txt; tokenizer.model, spiece.model, spm.model, sentencepiece.bpe.model
+ *              source.spm, target.spm and vocab.json (Marian); tokenizer.json; vocab.json and
+ *              merges.txt; encoder.json and vocab.bpe; chars.json; vocab.txt; tokenizer.model,
+ *              spiece.model, spm.model, sentencepiece.bpe.model
  * options      NULL: follow the files
  *
  * SW_E_UNSUP   the file needs a component that is not built (named), or a library is missing
@@ -93,7 +94,14 @@ SW_API void sw_tokenizer_close(struct sw_tokenizer *tokenizer);
  */
 SW_API sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                                      bool add_special, struct sw_ids *ids);
-/* Encodes a prompt. Only the template's tokens before the text are added. */
+/* As sw_tokenizer_encode, for a text that a model writes. Only Marian's tokenizer makes a
+ * difference: sw_tokenizer_encode is for texts of its source language. */
+SW_API sw_status sw_tokenizer_encode_target(struct sw_tokenizer *tokenizer, const char *text,
+                                            size_t len, bool add_special, struct sw_ids *ids);
+/* Encodes a prompt. Only the template's tokens before the text are added.
+ *
+ * SW_E_UNSUP   sources and targets have tokens of their own (Marian), so no text goes on
+ */
 SW_API sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char *text,
                                             size_t len, struct sw_ids *ids);
 /* Encodes two texts with the template for pairs. types (0 or 1 per id) may be NULL. */
@@ -247,6 +255,11 @@ struct sw_tokenize_options {
 /* options      NULL: all zero */
 SW_API sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
                                     const struct sw_tokenize_options *options, FILE *in, FILE *out);
+/* As sw_tokenize_stream, for texts that a model writes: sw_tokenizer_encode_target. There are no
+ * pairs of them. */
+SW_API sw_status sw_tokenize_targets(struct sw_tokenizer *tokenizer,
+                                     const struct sw_tokenize_options *options, FILE *in,
+                                     FILE *out);
 
 /* ---- datasets ---- */
 

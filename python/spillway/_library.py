@@ -257,6 +257,7 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("sw_tokenizer_open_chars_of", c_int, [POINTER(c_char_p), c_int, c_bool, _out]),
     ("sw_tokenizer_close", None, [_handle]),
     ("sw_tokenizer_encode", c_int, [_handle, c_char_p, c_size_t, c_bool, POINTER(Ids)]),
+    ("sw_tokenizer_encode_target", c_int, [_handle, c_char_p, c_size_t, c_bool, POINTER(Ids)]),
     ("sw_tokenizer_encode_prompt", c_int, [_handle, c_char_p, c_size_t, POINTER(Ids)]),
     ("sw_tokenizer_decode", c_int, [_handle, POINTER(c_int32), c_int64, c_bool, _text,
                                     POINTER(c_size_t)]),

@@ -49,8 +49,8 @@ def shift_labels(labels: Any) -> "np.ndarray[Any, Any]":
 
 class Tokenizer(Handle):
     """A tokenizer of the hub: a folder with tokenizer.json, vocab.json and merges.txt,
-    tokenizer.model, vocab.txt, .., or one of these files. no_bos: leave out the tokens that it puts
-    before a text (<s>, <bos>)."""
+    tokenizer.model, vocab.txt, source.spm and target.spm, .., or one of these files. no_bos: leave
+    out the tokens that it puts before a text (<s>, <bos>)."""
 
     _what = "tokenizer"
 
@@ -100,6 +100,12 @@ class Tokenizer(Handle):
         """Returns the ids of a text, i32. special: adds the tokens of the tokenizer's template."""
         self._check()
         return self._encode("sw_tokenizer_encode", text, special)
+
+    def encode_target(self, text: str, special: bool = False) -> "np.ndarray[Any, Any]":
+        """Returns the ids of a text that a model writes. Only Marian's tokenizer, which has a model
+        for each language, makes a difference."""
+        self._check()
+        return self._encode("sw_tokenizer_encode_target", text, special)
 
     def encode_prompt(self, text: str) -> "np.ndarray[Any, Any]":
         """Returns the ids of a text to continue, with the tokens that the template puts before

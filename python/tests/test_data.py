@@ -188,6 +188,14 @@ def test_the_tokenizer_of_the_data_lives_as_long_as_its_engine(text: Path) -> No
         tokenizer.encode("7")
 
 
+def test_targets_of_marians_tokenizer_have_ids_of_their_own() -> None:
+    cases = Path(__file__).parents[2] / "tests" / "cases"
+    with spillway.Tokenizer(cases / "marian_tokenizer") as tokenizer:
+        source, target = tokenizer.encode("roll", True), tokenizer.encode_target("roll", True)
+        assert len(source) != len(target) and source[-1] == target[-1] == tokenizer.eos
+        assert tokenizer.decode(source) == tokenizer.decode(target) == "roll"
+
+
 def test_texts_begin_with_bos_unless_no_bos_is_asked_for(tmp_path: Path) -> None:
     folder, data = byte_level(tmp_path / "words"), tmp_path / "text.txt"
     (folder / "tokenizer_config.json").write_text(

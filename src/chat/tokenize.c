@@ -12,6 +12,7 @@ struct stream_job {
     struct sw_tokenizer *tokenizer;
     const struct sw_tokenize_options *options;
     const char *name;
+    bool targets; /* texts are those that a model writes */
     struct sw_ids ids;
     struct sw_str line, out;
 };
@@ -33,9 +34,15 @@ static sw_status push_id(struct stream_job *job, int64_t id)
 
 /* ---- plain lines ---- */
 
+static sw_status encode_text(struct stream_job *job, const char *text, size_t len)
+{
+    return (job->targets ? sw_tokenizer_encode_target : sw_tokenizer_encode)(
+        job->tokenizer, text, len, job->options->special, &job->ids);
+}
+
 static sw_status encode_line(struct stream_job *job, const char *line, size_t len)
 {
-    SW_TRY(sw_tokenizer_encode(job->tokenizer, line, len, job->options->special, &job->ids));
+    SW_TRY(encode_text(job, line, len));
     put_ids(&job->ids, " ", &job->out);
     return SW_OK;
 }
@@ -68,15 +75,16 @@ static sw_status encode_object(struct stream_job *job, const struct sw_json *obj
 {
     const struct sw_json *text = sw_json_get(object, "text"), *pair = sw_json_get(object, "pair");
     if (text && !pair && text->type == SW_JSON_STRING) {
-        SW_TRY(sw_tokenizer_encode(job->tokenizer, text->string, text->string_len,
-                                   job->options->special, &job->ids));
-    } else if (pair && !text && pair->type == SW_JSON_ARRAY && pair->n_children == 2 &&
-               pair->first->type == SW_JSON_STRING && pair->last->type == SW_JSON_STRING) {
+        SW_TRY(encode_text(job, text->string, text->string_len));
+    } else if (pair && !text && !job->targets && pair->type == SW_JSON_ARRAY &&
+               pair->n_children == 2 && pair->first->type == SW_JSON_STRING &&
+               pair->last->type == SW_JSON_STRING) {
         SW_TRY(sw_tokenizer_encode_pair(
             job->tokenizer, pair->first->string, pair->first->string_len, pair->last->string,
             pair->last->string_len, job->options->special, &job->ids, NULL));
     } else {
-        return SW_FAIL(SW_E_FORMAT, "wanted {\"text\": ..} or {\"pair\": [.., ..]} of strings");
+        return SW_FAIL(SW_E_FORMAT, "wanted {\"text\": ..}%s of strings",
+                       job->targets ? "" : " or {\"pair\": [.., ..]}");
     }
     sw_str_puts(&job->out, "{\"ids\":[");
     put_ids(&job->ids, ",", &job->out);
@@ -205,14 +213,16 @@ static sw_status do_lines(struct stream_job *job, FILE *in, FILE *out)
     return SW_OK;
 }
 
-sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
-                             const struct sw_tokenize_options *options, FILE *in, FILE *out)
+static sw_status do_stream(struct sw_tokenizer *tokenizer,
+                           const struct sw_tokenize_options *options, bool targets, FILE *in,
+                           FILE *out)
 {
     static const struct sw_tokenize_options plain;
     options = options ? options : &plain;
     struct stream_job job = {.tokenizer = tokenizer,
                              .options = options,
-                             .name = options->name ? options->name : "standard input"};
+                             .name = options->name ? options->name : "standard input",
+                             .targets = targets};
     sw_status st = do_lines(&job, in, out);
     if (fflush(out) != 0 && st >= 0) {
         st = SW_FAIL(SW_E_IO, "writing the result: %s", strerror(errno));
@@ -221,4 +231,16 @@ sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
     sw_ids_fini(&job.ids);
     sw_str_fini(&job.out);
     return st;
+}
+
+sw_status sw_tokenize_stream(struct sw_tokenizer *tokenizer,
+                             const struct sw_tokenize_options *options, FILE *in, FILE *out)
+{
+    return do_stream(tokenizer, options, false, in, out);
+}
+
+sw_status sw_tokenize_targets(struct sw_tokenizer *tokenizer,
+                              const struct sw_tokenize_options *options, FILE *in, FILE *out)
+{
+    return do_stream(tokenizer, options, true, in, out);
 }

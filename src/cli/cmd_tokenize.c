@@ -5,7 +5,7 @@
 
 struct run {
     const char *tokenizer;
-    bool decode, json, special, no_special, no_bos, prefix_space, no_prefix_space, chat;
+    bool decode, json, target, special, no_special, no_bos, prefix_space, no_prefix_space, chat;
     struct chat_flags chats;
 };
 
@@ -20,6 +20,8 @@ static int tokenize(const struct command *command, const struct run *run)
     };
     struct sw_tokenize_options stream = {
         .decode = run->decode, .json = run->json, .special = !run->no_special};
+    sw_status (*convert)(sw_tokenizer *, const struct sw_tokenize_options *, FILE *, FILE *) =
+        run->target ? sw_tokenize_targets : sw_tokenize_stream;
     struct sw_chat_options chat;
     sw_tokenizer *tokenizer = NULL;
     int status = cli_chat_options(command, &run->chats, &chat);
@@ -33,7 +35,7 @@ static int tokenize(const struct command *command, const struct run *run)
     chat.tokenizer = tokenizer;
     if (run->chat && sw_chat_open(&chat, &stream.chat) < 0) {
         status = cli_error(command, CLI_REFUSED);
-    } else if (sw_tokenize_stream(tokenizer, &stream, stdin, stdout) < 0) {
+    } else if (convert(tokenizer, &stream, stdin, stdout) < 0) {
         status = cli_error(command, CLI_FAILED);
     } else {
         status = CLI_DONE;
@@ -49,11 +51,15 @@ int sw_cmd_tokenize(int argc, char **argv)
     const struct flag flags[] = {
         CLI_HEADING("Tokens"),
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "PATH",
-         "folder or file: tokenizer.json, vocab.json, vocab.txt, *.model, chars.json", 0},
+         "folder or file: tokenizer.json, vocab.json, vocab.txt, *.model, *.spm, chars.json", 0},
         {"--decode", FLAG_BOOL, &run.decode, NULL, "convert lines of ids to lines of text", 0},
         {"--json", FLAG_BOOL, &run.json, NULL,
          "convert JSON lines {\"text\": ..} or {\"pair\": [.., ..]} to {\"ids\": [..]}, and back "
          "with --decode",
+         0},
+        {"--target", FLAG_BOOL, &run.target, NULL,
+         "encode texts that the model writes, by target.spm of Marian's tokenizer (default: texts "
+         "that it reads, by source.spm); other tokenizers make no difference",
          0},
         {"--special", FLAG_BOOL, &run.special, NULL,
          "add the tokens of the tokenizer's template; with --decode, keep special tokens "
@@ -89,6 +95,9 @@ int sw_cmd_tokenize(int argc, char **argv)
     }
     if ((run.special && run.no_special) || (run.prefix_space && run.no_prefix_space)) {
         return cli_fail(&command, CLI_REFUSED, "a flag and its --no- form exclude each other");
+    }
+    if (run.target && (run.decode || run.chat)) {
+        return cli_fail(&command, CLI_REFUSED, "--target excludes --decode and --chat");
     }
     if (run.chat && (run.decode || run.json || run.special || run.no_special || run.no_bos)) {
         return cli_fail(&command, CLI_REFUSED,

@@ -502,6 +502,14 @@ static sw_status find_task(const struct sw_dataset_options *options, const struc
         return SW_FAIL(SW_E_CONFIG, "task \"%s\": %s of texts that are continued", name,
                        options->chat && !chats ? "chats are" : "spillway.packing is for rows");
     }
+    if (options->tokenizer && sw_tokenizer_has_sides(options->tokenizer) &&
+        (*out)->rows != SW_ROWS_TARGETS) {
+        return SW_FAIL(
+            SW_E_UNSUP,
+            "task \"%s\": the tokenizer is %s: it is for pairs of texts; wanted the task "
+            "\"seq2seq\"",
+            name, sw_tokenizer_kind(options->tokenizer));
+    }
     return SW_OK;
 }
 

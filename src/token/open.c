@@ -6,12 +6,13 @@
 #include <unistd.h>
 
 /* Files that identify a kind; the first match wins. Two names: both files are required. */
-enum { KIND_JSON, KIND_PAIR, KIND_CHARS, KIND_WORDS, KIND_PIECES };
+enum { KIND_MARIAN, KIND_JSON, KIND_PAIR, KIND_CHARS, KIND_WORDS, KIND_PIECES };
 
 static const struct {
     const char *name, *second;
     int kind;
 } layouts[] = {
+    {"source.spm", "target.spm", KIND_MARIAN}, /* a tokenizer.json knows one of the languages */
     {"tokenizer.json", NULL, KIND_JSON},
     {"vocab.json", "merges.txt", KIND_PAIR},
     {"encoder.json", "vocab.bpe", KIND_PAIR},
@@ -71,6 +72,8 @@ static sw_status open_layout(size_t i, const struct paths *paths,
                              const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
 {
     switch (layouts[i].kind) {
+    case KIND_MARIAN:
+        return sw_tokenizer_open_marian(paths->folder.ptr, out);
     case KIND_JSON:
         return sw_tokenizer_open_json(paths->first.ptr, options, out);
     case KIND_PAIR:
@@ -84,9 +87,10 @@ static sw_status open_layout(size_t i, const struct paths *paths,
     }
 }
 
-/* Sets the paths of layout i in the folder; *out false if its files are not there. */
-static sw_status look_for(size_t i, const char *folder, struct paths *paths, bool *out)
+/* Sets the paths of layout i in paths->folder; *out false if its files are not there. */
+static sw_status look_for(size_t i, struct paths *paths, bool *out)
 {
+    const char *folder = sw_str_text(&paths->folder);
     sw_str_clear(&paths->first);
     sw_str_clear(&paths->second);
     sw_str_printf(&paths->first, "%s/%s", folder, layouts[i].name);
@@ -132,34 +136,36 @@ bool sw_tokenizer_is_there(const char *folder)
     return there;
 }
 
-static sw_status open_folder(const char *folder, struct paths *paths,
-                             const struct sw_tokenizer_options *options, struct sw_tokenizer **out)
+/* Whether the folder has a file of this name, or memory for its path is missing. */
+static bool has_file(struct paths *paths, const char *name)
 {
+    sw_str_clear(&paths->first);
+    sw_str_printf(&paths->first, "%s/%s", sw_str_text(&paths->folder), name);
+    return paths->first.failed || access(paths->first.ptr, F_OK) == 0;
+}
+
+static sw_status open_folder(struct paths *paths, const struct sw_tokenizer_options *options,
+                             struct sw_tokenizer **out)
+{
+    const char *folder = sw_str_text(&paths->folder);
     for (size_t i = 0; i < SW_LEN(layouts); ++i) {
         bool there;
-        SW_TRY(look_for(i, folder, paths, &there));
+        SW_TRY(look_for(i, paths, &there));
         if (there) {
             return open_layout(i, paths, options, out);
         }
     }
-    sw_str_clear(&paths->first);
-    sw_str_printf(&paths->first, "%s/source.spm", folder);
-    if (!paths->first.failed && access(paths->first.ptr, F_OK) == 0) {
-        return SW_FAIL(
-            SW_E_UNSUP,
-            "%s: Marian's tokenizer (source.spm, target.spm and vocab.json) is not read; "
-            "wanted a tokenizer.json or one SentencePiece model for both languages",
-            paths->first.ptr);
+    if (has_file(paths, "source.spm") || has_file(paths, "target.spm")) {
+        return sw_tokenizer_open_marian(folder, out); /* reports the missing one */
     }
-    sw_str_clear(&paths->first);
-    sw_str_printf(&paths->first, "%s/tokenizer", folder);
-    if (!paths->first.failed && access(paths->first.ptr, F_OK) == 0) {
-        return SW_FAIL(SW_E_IO, "%s is a run, its tokenizer is %s", folder, paths->first.ptr);
+    if (has_file(paths, "tokenizer")) {
+        return SW_FAIL(SW_E_IO, "%s is a run, its tokenizer is %s", folder,
+                       sw_str_text(&paths->first));
     }
     return SW_FAIL(SW_E_IO,
                    "%s: no tokenizer there: wanted tokenizer.json, or vocab.json and "
                    "merges.txt, or encoder.json and vocab.bpe, or vocab.txt, or tokenizer.model, "
-                   "or chars.json",
+                   "or source.spm, target.spm and vocab.json, or chars.json",
                    folder);
 }
 
@@ -195,13 +201,21 @@ static sw_status open_file(const char *path, struct paths *paths,
     if (i == SW_LEN(layouts) || access(path, F_OK) != 0) {
         return open_unnamed(path, options, out);
     }
-    SW_TRY(sw_tokenizer_folder_of(path, &paths->folder));
-    SW_TRY(look_for(i, paths->folder.ptr, paths, &there));
+    SW_TRY(look_for(i, paths, &there));
     if (!there) {
         return SW_FAIL(SW_E_IO, "%s: needs both %s and %s in its folder", path, layouts[i].name,
                        layouts[i].second);
     }
     return open_layout(i, paths, options, out);
+}
+
+static sw_status set_folder(const char *path, bool is_folder, struct sw_str *out)
+{
+    if (!is_folder) {
+        return sw_tokenizer_folder_of(path, out);
+    }
+    sw_str_puts(out, path);
+    return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path") : SW_OK;
 }
 
 static sw_status open_path(const char *path, const struct sw_tokenizer_options *options,
@@ -212,10 +226,11 @@ static sw_status open_path(const char *path, const struct sw_tokenizer_options *
     options = options ? options : &as_file;
     struct sw_tokenizer *self = NULL;
     const bool folder = sw_is_folder(path);
-    sw_status st = folder ? open_folder(path, &paths, options, &self)
-                          : open_file(path, &paths, options, &self);
-    st = st < 0 || folder ? st : sw_tokenizer_folder_of(path, &paths.folder);
-    st = st < 0 ? st : sw_tokenizer_read_types(self, folder ? path : paths.folder.ptr);
+    sw_status st = set_folder(path, folder, &paths.folder);
+    st = st < 0   ? st
+         : folder ? open_folder(&paths, options, &self)
+                  : open_file(path, &paths, options, &self);
+    st = st < 0 ? st : sw_tokenizer_read_types(self, paths.folder.ptr);
     sw_str_fini(&paths.folder);
     sw_str_fini(&paths.first);
     sw_str_fini(&paths.second);

@@ -32,6 +32,9 @@ struct sw_tokenizer_ops {
     /* Appends the ids of the text itself. */
     sw_status (*encode)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                         struct sw_ids *ids);
+    /* As encode, for texts that a model writes. NULL: encode does both. */
+    sw_status (*encode_target)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                               struct sw_ids *ids);
     /* Appends the text of the ids. Every id must have a token. */
     sw_status (*decode)(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n_ids,
                         bool skip_special, struct sw_str *out);
@@ -81,6 +84,10 @@ sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer);
 bool sw_tokenizer_has_end(const struct sw_tokenizer *tokenizer);
 /* Appends the tokens that the template puts after a text; if it puts none, eos if there is one. */
 sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_ids *ids);
+
+/* Whether texts that a model reads and texts that it writes have tokens of their own, as in a
+ * translation. Nothing else has an order that such a tokenizer knows. */
+bool sw_tokenizer_has_sides(const struct sw_tokenizer *tokenizer);
 
 /* As sw_tokenizer_decode, but appends to out. */
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,

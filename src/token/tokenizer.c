@@ -249,42 +249,44 @@ static sw_status apply_template(const struct sw_template *template, const struct
     return SW_OK;
 }
 
-/* Encodes one or two texts with their template. On failure the outputs get their old length
- * back. */
-static sw_status encode(struct sw_tokenizer *tokenizer, const struct sw_template *template,
-                        const char *const texts[2], const size_t lens[2], int n_texts,
-                        bool add_special, struct sw_ids *ids, struct sw_ids *types)
+/* Encodes one text with its template. by: the tokenizer's encode or encode_target. */
+static sw_status encode(struct sw_tokenizer *tokenizer,
+                        sw_status (*by)(struct sw_tokenizer *tokenizer, const char *text,
+                                        size_t len, struct sw_ids *ids),
+                        const char *text, size_t len, bool add_special, struct sw_ids *ids)
 {
     sw_status st;
-    struct sw_ids parts[2] = {{0}};
-    const int64_t n_ids = ids->len, n_types = types ? types->len : 0;
-    for (int i = 0; i < n_texts; ++i) {
-        SW_TRY_OR(done, tokenizer->ops->encode(tokenizer, texts[i], lens[i], &parts[i]));
+    const int64_t n_ids = ids->len;
+    if (!add_special || tokenizer->single.n_items == 1) { /* no copy for the common case */
+        st = by(tokenizer, text, len, ids);
+    } else {
+        struct sw_ids parts[2] = {{0}};
+        st = by(tokenizer, text, len, &parts[0]);
+        st = st < 0 ? st : apply_template(&tokenizer->single, parts, add_special, ids, NULL);
+        sw_ids_fini(&parts[0]);
     }
-    SW_TRY_OR(done, apply_template(template, parts, add_special, ids, types));
-done:
-    if (st < 0) {
-        ids->len = n_ids;
-        if (types) {
-            types->len = n_types;
-        }
-    }
-    sw_ids_fini(&parts[0]);
-    sw_ids_fini(&parts[1]);
-    return st;
+    ids->len = st < 0 ? n_ids : ids->len;
+    return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
 }
 
 sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                               bool add_special, struct sw_ids *ids)
 {
-    if (!add_special || tokenizer->single.n_items == 1) { /* no copy for the common case */
-        const int64_t n_ids = ids->len;
-        const sw_status st = tokenizer->ops->encode(tokenizer, text, len, ids);
-        ids->len = st < 0 ? n_ids : ids->len;
-        return st < 0 ? sw_frame_at(__FILE__, __LINE__, st) : SW_OK;
-    }
-    return encode(tokenizer, &tokenizer->single, (const char *[2]){text, ""}, (size_t[2]){len, 0},
-                  1, add_special, ids, NULL);
+    return encode(tokenizer, tokenizer->ops->encode, text, len, add_special, ids);
+}
+
+bool sw_tokenizer_has_sides(const struct sw_tokenizer *tokenizer)
+{
+    return tokenizer->ops->encode_target != NULL;
+}
+
+sw_status sw_tokenizer_encode_target(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                                     bool add_special, struct sw_ids *ids)
+{
+    return encode(tokenizer,
+                  sw_tokenizer_has_sides(tokenizer) ? tokenizer->ops->encode_target
+                                                    : tokenizer->ops->encode,
+                  text, len, add_special, ids);
 }
 
 sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char *text, size_t len,
@@ -293,6 +295,11 @@ sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char 
     const int64_t before = ids->len;
     const struct sw_template *template = &tokenizer->single;
     sw_status st = SW_OK;
+    if (sw_tokenizer_has_sides(tokenizer)) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: sources and targets have tokens of their own; no text is continued",
+                       tokenizer->kind);
+    }
     for (int i = 0; i < n_leading(template); ++i) {
         SW_TRY_OR(done, sw_ids_push(ids, template->items[i].id));
     }
@@ -306,8 +313,22 @@ sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const char *f
                                    size_t first_len, const char *second, size_t second_len,
                                    bool add_special, struct sw_ids *ids, struct sw_ids *types)
 {
-    return encode(tokenizer, &tokenizer->pair, (const char *[2]){first, second},
-                  (size_t[2]){first_len, second_len}, 2, add_special, ids, types);
+    sw_status st;
+    struct sw_ids parts[2] = {{0}};
+    const int64_t n_ids = ids->len, n_types = types ? types->len : 0;
+    SW_TRY_OR(done, tokenizer->ops->encode(tokenizer, first, first_len, &parts[0]));
+    SW_TRY_OR(done, tokenizer->ops->encode(tokenizer, second, second_len, &parts[1]));
+    SW_TRY_OR(done, apply_template(&tokenizer->pair, parts, add_special, ids, types));
+done:
+    if (st < 0) { /* the outputs get their old length back */
+        ids->len = n_ids;
+        if (types) {
+            types->len = n_types;
+        }
+    }
+    sw_ids_fini(&parts[0]);
+    sw_ids_fini(&parts[1]);
+    return st;
 }
 
 sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const int32_t *ids,

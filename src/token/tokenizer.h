@@ -52,6 +52,9 @@ sw_status sw_tokenizer_open_json(const char *path, const struct sw_tokenizer_opt
 sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *merges_path,
                                          const struct sw_tokenizer_options *options,
                                          struct sw_tokenizer **out);
+/* Opens the folder of a Marian model: source.spm, target.spm, vocab.json and the optional files
+ * beside them. */
+sw_status sw_tokenizer_open_marian(const char *folder, struct sw_tokenizer **out);
 /* Opens a SentencePiece model and the optional files beside it. */
 sw_status sw_tokenizer_open_sentencepiece(const char *path, struct sw_tokenizer **out);
 /* Opens BERT's vocab.txt and the optional files beside it. */

@@ -176,6 +176,7 @@ prepare() {
     cp my-text.txt text
     cp sums.jsonl chats.jsonl
     cp -R chatml qwen
+    cp -R "$root/tests/cases/marian_tokenizer" opus-mt-en-de
     echo '{"text": "0 + 0?"}' > lines.jsonl
     { letters; echo; } > sentences.txt
     for i in {1..8}; do printf '{"document": "%s", "summary": "a %s"}\n' "$(letters)" "$i"; done > test.jsonl

@@ -45,6 +45,36 @@ static void lines_through_a_tokenizer(void **state)
     check_stream(back, "{\"ids\":[\"a\"]}\n", SW_E_FORMAT, "line 1");
 }
 
+/* Targets have ids of their own, and no pairs. */
+static void targets_through_marians_tokenizer(void **state)
+{
+    (void)state;
+    const struct sw_tokenize_options json = {.json = true};
+    sw_tokenizer *marian = NULL;
+    char *written = NULL, wanted[64];
+    size_t len;
+    struct sw_ids ids = {0};
+    static char text[] = "{\"text\":\"tool\"}\n", pair[] = "{\"pair\":[\"a\",\"b\"]}\n";
+    assert_int_equal(sw_tokenizer_open("tests/cases/marian_tokenizer", NULL, &marian), SW_OK);
+    assert_int_equal(sw_tokenizer_encode_target(marian, "tool", 4, false, &ids), SW_OK);
+    FILE *from = fmemopen(text, strlen(text), "r"), *to = open_memstream(&written, &len);
+    assert_int_equal(sw_tokenize_targets(marian, &json, from, to), SW_OK);
+    fclose(from);
+    fclose(to);
+    snprintf(wanted, sizeof wanted, "{\"ids\":[%d,%d", ids.ptr[0], ids.ptr[1]);
+    assert_memory_equal(written, wanted, strlen(wanted));
+    free(written);
+    from = fmemopen(pair, strlen(pair), "r");
+    to = open_memstream(&written, &len);
+    assert_int_equal(sw_tokenize_targets(marian, &json, from, to), SW_E_FORMAT);
+    assert_non_null(strstr(sw_error_message(), "wanted {\"text\": ..} of strings"));
+    fclose(from);
+    fclose(to);
+    free(written);
+    sw_ids_fini(&ids);
+    sw_tokenizer_close(marian);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -61,6 +91,7 @@ static int tear_down(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(lines_through_a_tokenizer),
+    cmocka_unit_test(targets_through_marians_tokenizer),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};

@@ -438,6 +438,47 @@ static void words_are_aligned_as_recorded(void **state)
     sw_json_close(doc);
 }
 
+/* Marian's sources and targets have models of their own. Other tasks have no use for it. */
+static void sources_and_targets_have_tokens_of_their_own(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"source\": \"the sun\", \"target\": \"the sun\"}\n";
+    const char *file = sw_test_write_text(0, "pairs.jsonl", text);
+    struct sw_task_data task = {.name = "seq2seq", .target_len = T};
+    struct sw_dataset_options options = {.files = &file,
+                                         .n_files = 1,
+                                         .val_files = &file,
+                                         .n_val_files = 1,
+                                         .seq_len = T,
+                                         .task = &task};
+    struct sw_tokenizer *marian = NULL;
+    struct sw_ids source = {0}, target = {0};
+    struct sw_dataset *d = NULL;
+    struct rows r;
+    int32_t labels[T];
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"labels", labels}};
+    assert_int_equal(sw_tokenizer_open("tests/cases/marian_tokenizer", NULL, &marian), SW_OK);
+    options.tokenizer = marian;
+    assert_int_equal(sw_tokenizer_encode(marian, "the sun", 7, true, &source), SW_OK);
+    assert_int_equal(sw_tokenizer_encode_target(marian, "the sun", 7, true, &target), SW_OK);
+    assert_true(source.len != target.len || memcmp(source.ptr, target.ptr, 4) != 0);
+    assert_int_equal(sw_dataset_open(&options, &d), SW_OK);
+    fetch(d, 0, 1, inputs, 2);
+    same(r.ids, source.ptr, (int)source.len);
+    same(labels, target.ptr, (int)target.len);
+    assert_int_equal(labels[target.len], SW_IGNORED_LABEL);
+    sw_dataset_close(d);
+    const char *const others[] = {"causal", "masked", "denoise", "classify"};
+    for (size_t i = 0; i < SW_LEN(others); ++i) {
+        task.name = others[i];
+        assert_int_equal(sw_dataset_open(&options, &d), SW_E_UNSUP);
+        assert_non_null(strstr(sw_error_message(), "it is for pairs of texts"));
+    }
+    sw_ids_fini(&source);
+    sw_ids_fini(&target);
+    sw_tokenizer_close(marian);
+}
+
 static void targets_are_for_the_decoder(void **state)
 {
     (void)state;
@@ -866,6 +907,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(first_pieces_of_words_have_labels),
     cmocka_unit_test(words_are_aligned_as_recorded),
     cmocka_unit_test(targets_are_for_the_decoder),
+    cmocka_unit_test(sources_and_targets_have_tokens_of_their_own),
     cmocka_unit_test(answers_are_places_in_windows),
     cmocka_unit_test(templates_have_each_text_once),
     cmocka_unit_test(masked_rows_differ_by_sample_alone),

@@ -397,8 +397,8 @@ static void folders_without_a_tokenizer(void **state)
     assert_non_null(strstr(sw_error_message(), "vocab.json"));
     sw_str_printf(&file, "%s/source.spm", folder.ptr);
     assert_int_equal(sw_file_write_atomic(file.ptr, "x", 1), SW_OK);
-    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_UNSUP);
-    assert_non_null(strstr(sw_error_message(), "Marian"));
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "target.spm"));
     sw_str_clear(&file);
     sw_str_printf(&file, "%s/spiece.model", folder.ptr);
     assert_int_equal(sw_file_write_atomic(file.ptr, "x", 1), SW_OK);
