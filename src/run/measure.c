@@ -13,7 +13,13 @@
 
 #define DEADLINE_S 600.0
 
-enum { BUFFER = 64 << 20, MOST_FILE = 128 << 20, MOST_AHEAD = 16 << 20, MOST_SLICES = 128 << 20 };
+enum {
+    BUFFER = 64 << 20,
+    MOST_FILE = 128 << 20,
+    MOST_AHEAD = 16 << 20,
+    MOST_MEMORY = 256 << 20,
+    MOST_SLICES = 128 << 20
+};
 static const double sizes[SW_CURVE_POINTS] = {4 << 10, 64 << 10, 1 << 20, 8 << 20};
 static const double enough_s = 0.05, small_s = 0.08, large_s = 0.3, both_s = 0.5;
 enum { LARGE = 1 << 20 };
@@ -89,7 +95,8 @@ close:
  * has. */
 struct stream {
     sw_nvme *store;
-    char *memory;
+    char *memory; /* [room] used in turns: what a step moves is in no cache */
+    int64_t room;
     int64_t first, bytes; /* in the store */
     int64_t each;
     bool write;
@@ -102,7 +109,8 @@ static sw_status begin_next(const struct stream *s, int64_t i, struct sw_nvme_se
                             sw_nvme_ticket *out)
 {
     const int64_t at = s->first + i * s->stride % (s->bytes / s->each) * s->each;
-    *memory = (struct sw_nvme_segment){s->memory, (size_t)s->each};
+    *memory =
+        (struct sw_nvme_segment){s->memory + i % (s->room / s->each) * s->each, (size_t)s->each};
     return (s->write ? sw_nvme_begin_write : sw_nvme_begin_read)(s->store, at, memory, 1, out);
 }
 
@@ -239,11 +247,6 @@ static sw_status time_disk(const struct measuring *m, struct stream s, struct sw
 {
     const int ranks = m->options->n_devices;
     int64_t n = 0;
-    uint64_t *words = (uint64_t *)(void *)s.memory;
-    for (size_t i = 0; i < MOST_AHEAD / sizeof *words / 2; i++) {
-        /* data that no controller can compress */
-        words[i] = sw_philox_u64(1, 0, i);
-    }
     s.write = true; /* first pass is not timed: a step overwrites existing data */
     s.each = sw_min_i64((int64_t)sizes[SW_CURVE_POINTS - 1], s.bytes);
     SW_TRY(run_stream(&s, s.bytes / s.each, 0, &n));
@@ -254,21 +257,49 @@ static sw_status time_disk(const struct measuring *m, struct stream s, struct sw
     return time_both(&s, speeds);
 }
 
-static sw_status measure_disk(const struct measuring *m, struct sw_speeds *speeds)
+/* Fills memory with data that no controller can compress. */
+static void fill_random(char *memory, size_t bytes)
+{
+    enum { SOME = 1 << 20 };
+    uint64_t *words = (uint64_t *)(void *)memory;
+    for (size_t i = 0; i < SOME / sizeof *words; i++) {
+        words[i] = sw_philox_u64(1, 0, i);
+    }
+    for (size_t at = SOME; at < bytes; at += SOME) {
+        memcpy(memory + at, memory, bytes - at < SOME ? bytes - at : SOME);
+    }
+}
+
+/* Bytes of memory that the plan's disk transfers use: that of the device, or staging memory. */
+static int64_t memory_of_disk(const struct sw_plan *plan, const struct sw_device *dev)
+{
+    const bool reaches = dev->caps & SW_DEVICE_DISK_REACHES;
+    const size_t bytes = reaches ? plan->tier_bytes[SW_TIER_DEVICE] : plan->staging.bytes;
+    return sw_max_i64(MOST_AHEAD, sw_min_i64((int64_t)bytes, MOST_MEMORY));
+}
+
+static sw_status measure_disk(const struct measuring *m, struct sw_device *dev,
+                              struct sw_speeds *speeds)
 {
     const int64_t bytes = sw_min_i64(MOST_FILE, (int64_t)m->plan->tier_bytes[SW_TIER_DISK]);
+    const int64_t room = memory_of_disk(m->plan, dev);
+    const size_t whole = (size_t)room + SW_PLAN_DISK_ALIGN;
     sw_nvme *store = NULL;
-    sw_nvme_buffer *buffer = NULL;
-    struct sw_nvme_buffer_info info;
+    void *memory = NULL;
     sw_status st;
     SW_TRY(sw_swap_open_files(m->options->swap, bytes, &store));
-    SW_TRY_OR(close, sw_nvme_buffer_open(store, MOST_AHEAD, &buffer));
-    sw_nvme_buffer_get_info(buffer, &info);
-    const struct stream stream = {
-        .store = store, .memory = info.data, .bytes = bytes, .most = 2, .stride = 1};
+    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_HOST, whole, &memory));
+    fill_random(memory, whole);
+    const struct stream stream = {.store = store,
+                                  .memory =
+                                      (char *)sw_round_up((uintptr_t)memory, SW_PLAN_DISK_ALIGN),
+                                  .room = room,
+                                  .bytes = bytes,
+                                  .most = 2,
+                                  .stride = 1};
     SW_TRY_OR(close, time_disk(m, stream, speeds));
 close:
-    sw_nvme_buffer_close(buffer);
+    sw_device_free(dev, SW_MEM_HOST, memory, whole);
     sw_nvme_close(store);
     return st;
 }
@@ -553,7 +584,7 @@ static sw_status measure_rank(void *ctx, sw_comm *comm)
         SW_TRY_OR(close, measure_copies(m, dev, &speeds));
     }
     if (m->has[SW_LOAD_DISK_READ] || m->has[SW_LOAD_DISK_WRITTEN]) {
-        SW_TRY_OR(close, measure_disk(m, &speeds));
+        SW_TRY_OR(close, measure_disk(m, dev, &speeds));
     }
 close:
     if (rank == 0 && st >= 0) {
