@@ -443,15 +443,31 @@ static sw_status measure_memory(int ranks, struct sw_speeds *speeds)
 /* Ranks that hand jobs over to a queue and wait for it, while all processors compute. */
 struct ringing {
     const struct sw_measure_options *options;
+    bool exchanges;
     struct sw_speeds *speeds; /* of the first rank */
     atomic_int n_left;        /* ranks that still do */
 };
 
-enum { RINGS = 64 };
+enum { RINGS = 200, SMALL = 64 };
 static const double compute_s = 0.0003; /* between two jobs: threads sleep meanwhile */
 
-static sw_status begin_nothing(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
-                               int slot)
+/* A job is a small exchange of the ranks; ctx NULL: it does nothing. */
+static sw_status do_job(void *ctx)
+{
+    char mine[SMALL] = "", all[SW_THREAD_RANKS_MAX * SMALL];
+    return ctx ? sw_comm_all_gather(ctx, mine, all, sizeof mine, "a measurement") : SW_OK;
+}
+
+static sw_status begin_ring(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
+                            int slot)
+{
+    (void)queue;
+    (void)job;
+    (void)slot;
+    return do_job(ctx);
+}
+
+static sw_status end_ring(void *ctx, enum sw_queue queue, const struct sw_queue_job *job, int slot)
 {
     (void)ctx;
     (void)queue;
@@ -467,12 +483,18 @@ static void compute_until(double end)
 }
 
 /* Means: seconds of handing a job over, and of one of the two threads that sleep until it is
- * done. */
+ * done. Without a queue, no thread sleeps. */
 static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
-                            struct sw_stream_queue *on, struct sw_speeds *out)
+                            struct sw_stream_queue *on, sw_comm *comm, struct sw_speeds *out)
 {
     const struct sw_waiter waiter = {0, 0};
-    double issue = 0, both = 0;
+    double issue = 0, both = 0, without = 0;
+    for (int i = 0; i < RINGS; i++) {
+        compute_until(sw_now_s() + compute_s);
+        const double begin = sw_now_s();
+        SW_TRY(do_job(comm));
+        without += sw_now_s() - begin;
+    }
     for (int i = 0; i < RINGS; i++) {
         const struct sw_queue_job job = {.order = i};
         compute_until(sw_now_s() + compute_s);
@@ -483,11 +505,11 @@ static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
         SW_TRY(dev->ops->stream_wait(dev, on));
         both += sw_now_s() - begin;
     }
-    *out = (struct sw_speeds){.issue = issue / RINGS, .wake = both / RINGS / 2};
+    *out = (struct sw_speeds){.issue = issue / RINGS, .wake = fmax(0, both - without) / RINGS / 2};
     return SW_OK;
 }
 
-static sw_status ring(struct sw_device *dev, struct sw_speeds *out)
+static sw_status ring(struct sw_device *dev, sw_comm *comm, struct sw_speeds *out)
 {
     struct sw_meter meter = {.trace = NULL};
     struct sw_stream_queue *on = NULL;
@@ -497,12 +519,30 @@ static sw_status ring(struct sw_device *dev, struct sw_speeds *out)
         .dev = dev,
         .compute = on,
         .meter = &meter,
-        .ops = {.begin = begin_nothing, .end = begin_nothing, .most_begun = {[SW_QUEUE_COMM] = 1}},
+        .ops = {.begin = begin_ring, .end = end_ring, .most_begun = {[SW_QUEUE_COMM] = 1}},
+        .ctx = comm,
         .most_jobs = {[SW_QUEUE_COMM] = 1}};
     sw_status st = sw_queues_open(&options, &queues);
-    st = st < 0 ? st : time_rings(queues, dev, on, out);
+    st = st < 0 ? st : time_rings(queues, dev, on, comm, out);
     sw_queues_close(queues);
     dev->ops->stream_close(dev, on);
+    return st;
+}
+
+/* The ranks among the threads, which exchange. */
+static sw_status ring_together(const struct ringing *r, sw_comm *comm, struct sw_speeds *out)
+{
+    int ranks[SW_THREAD_RANKS_MAX];
+    const int n = r->options->n_devices;
+    const struct sw_group_options group = {
+        .number = 1, .ranks = ranks, .n = n, .name = "measured ranks"};
+    sw_comm *between = NULL;
+    for (int i = 0; i < n; i++) {
+        ranks[i] = i;
+    }
+    SW_TRY(sw_comm_open_group(comm, &group, &between));
+    const sw_status st = ring(r->options->devices[sw_comm_rank(comm)], between, out);
+    sw_comm_close(between, st < 0);
     return st;
 }
 
@@ -519,7 +559,9 @@ static sw_status ring_or_compute(void *ctx, sw_comm *comm)
         }
         return SW_OK;
     }
-    const sw_status st = ring(r->options->devices[rank], &speeds);
+    const sw_status st = r->exchanges && r->options->n_devices > 1
+                             ? ring_together(r, comm, &speeds)
+                             : ring(r->options->devices[rank], NULL, &speeds);
     atomic_fetch_sub(&r->n_left, 1);
     if (rank == 0) {
         r->speeds->wake = speeds.wake;
@@ -528,9 +570,10 @@ static sw_status ring_or_compute(void *ctx, sw_comm *comm)
     return st;
 }
 
-static sw_status measure_wake(const struct sw_measure_options *options, struct sw_speeds *speeds)
+static sw_status measure_wake(const struct measuring *m, struct sw_speeds *speeds)
 {
-    struct ringing r = {.options = options, .speeds = speeds};
+    const struct sw_measure_options *options = m->options;
+    struct ringing r = {.options = options, .exchanges = m->exchanges, .speeds = speeds};
     const int64_t cores = sw_min_i64((int64_t)sw_cpu_count(), SW_THREAD_RANKS_MAX);
     const int n = (int)sw_max_i64(cores, options->n_devices);
     atomic_init(&r.n_left, options->n_devices);
@@ -538,9 +581,10 @@ static sw_status measure_wake(const struct sw_measure_options *options, struct s
 }
 
 /* Queues share the memory that they all reach. Those of a GPU have its own beside the host's. */
-static sw_status measure_sharing(const struct sw_measure_options *options, struct sw_speeds *speeds)
+static sw_status measure_sharing(const struct measuring *m, struct sw_speeds *speeds)
 {
-    SW_TRY(measure_wake(options, speeds));
+    const struct sw_measure_options *options = m->options;
+    SW_TRY(measure_wake(m, speeds));
     return options->devices[0]->staging_bytes > 0 || options->devices[0]->memory_bytes > 0
                ? SW_OK
                : measure_memory(options->ranks, speeds);
@@ -613,5 +657,5 @@ sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_
         }
     }
     speeds->cores = (double)sw_cpu_count() / options->ranks;
-    return measure_sharing(options, speeds);
+    return measure_sharing(&m, speeds);
 }
