@@ -655,8 +655,9 @@ class Engine(Handle):
     def generate(self, prompt: Any, tokens: int = 100, *, temperature: float = 0.0,
                  top_k: int = 0, top_p: float = 0.0, seed: int = 0,
                  stop: Optional[Sequence[int]] = None) -> Any:
-        """Continues a prompt by at most `tokens` tokens. A text gives a text, ids give an array of
-        ids.
+        """Continues a prompt by at most `tokens` tokens. An encoder-decoder reads the prompt, with
+        the tokenizer's template, and writes a text of its own. A text gives a text, ids give an
+        array of ids.
 
         Needs `generate_tokens` of at least the length of prompt and continuation. temperature 0
         takes the likeliest token. stop: ids that end it (default: the tokenizer's end of text).
@@ -669,8 +670,11 @@ class Engine(Handle):
         tokenizer = self.tokenizer
         if as_text and tokenizer is None:
             raise ArgumentError("generate: a text needs a tokenizer; pass one to initialize")
-        ids = (tokenizer.encode_prompt(prompt) if as_text and tokenizer
-               else as_array("prompt", prompt))
+        if as_text and tokenizer:
+            reads = any(info.start >= 0 for info in self.inputs.values())  # an encoder-decoder
+            ids = tokenizer.encode(prompt, True) if reads else tokenizer.encode_prompt(prompt)
+        else:
+            ids = as_array("prompt", prompt)
         if ids.dtype != np.int32 or ids.ndim != 1:
             ids = _as_ids(ids)
         tokens = _whole("tokens", tokens, 1)
