@@ -234,8 +234,12 @@ sw_status sw_gpu_batch_sum(const struct gpu_call *call, float *acc,
         struct gpu_accumulate_many_args *many = &line->args.sum;
         many->first = call->scalars + SW_SCALAR_FIRST;
         many->n = line->n;
-        many->item[line->n - 1] = (struct gpu_accumulate_item){
-            .acc = acc, .g = dense_of(streams), .n = n, .first_block = line->first_block};
+        many->item[line->n - 1] =
+            (struct gpu_accumulate_item){.acc = acc,
+                                         .g = dense_of(streams),
+                                         .n = n,
+                                         .first_block = line->first_block,
+                                         .continues = call->desc->op->attrs.stats.continues};
     }
     return SW_OK;
 }

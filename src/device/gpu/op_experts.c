@@ -191,18 +191,25 @@ _Static_assert(SW_LOAD_LEAST == 0 && SW_LOAD_MOST == 1 && SW_LOAD_ENTROPY == 2 &
                    SW_LOAD_DROPPED == 3 && SW_LOADS == 4,
                "the kernel writes them in this order");
 
-/* Offsets of several ranks are the CPU's alone. */
+/* Offsets [parts, experts of a part + 2]; one part may be without its dimension. */
+static int64_t parts_of(const struct sw_view *offsets)
+{
+    return offsets->shape.rank > 1 ? offsets->shape.dims[0] : 1;
+}
+
 static void loads_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                         struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = desc->in[0].shape.rank == 1 && has_type(&desc->out[0], SW_F32);
+    out->supported = has_type(&desc->out[0], SW_F32);
 }
 
 static sw_status expert_loads(const struct gpu_call *call)
 {
+    const struct sw_view *offsets = &call->desc->in[0];
     struct gpu_expert_loads_args args = {
-        .offsets = call->in[0], .loads = call->out[0], .n = gpu_elems(&call->desc->in[0]) - 2};
+        .offsets = call->in[0], .loads = call->out[0], .ranks = parts_of(offsets)};
+    args.n = gpu_elems(offsets) - SW_OFFSETS_BEHIND * args.ranks;
     GPU_LAUNCH(call, expert_loads, SW_GPU_PLAIN, (struct gpu_grid){.x = 1}, &args);
     return SW_OK;
 }
@@ -214,7 +221,7 @@ static void rows_query(const struct gpu_device *dev, const struct sw_op_desc *de
                        struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = desc->op->attrs.experts.ranks <= 1; /* more are the CPU's alone */
+    out->supported = true;
     out->workspace_bytes = 2 * (size_t)desc->op->attrs.experts.n * sizeof(int32_t);
 }
 
@@ -232,11 +239,12 @@ static sw_status expert_rows(const struct gpu_call *call)
         .tokens = shape->dims[0],
         .k = shape->dims[1],
         .n = attrs->n,
-        .rows = gpu_elems(&call->desc->out[1]),
+        .ranks = sw_max_i64(attrs->ranks, 1),
         .most = attrs->capacity > 0 ? attrs->capacity : all,
     };
+    args.rows = gpu_elems(&call->desc->out[1]) / args.ranks;
     GPU_LAUNCH(call, expert_choices, SW_GPU_PLAIN, (struct gpu_grid){.x = args.n}, &args);
-    GPU_LAUNCH(call, expert_rows, SW_GPU_PLAIN, (struct gpu_grid){.x = args.n + 1}, &args);
+    GPU_LAUNCH(call, expert_rows, SW_GPU_PLAIN, (struct gpu_grid){.x = args.n + args.ranks}, &args);
     return SW_OK;
 }
 const struct gpu_op sw_gpu_expert_rows = {.query = rows_query, .run = expert_rows};
@@ -340,8 +348,8 @@ static void product_query(const struct gpu_device *dev, const struct sw_op_desc 
 {
     const enum sw_dtype dtype = desc->in[0].dtype;
     (void)dev;
-    out->supported = desc->in[1].shape.rank == 1 && gpu_is_float(dtype) &&
-                     desc->in[2].dtype == dtype && desc->out[0].dtype == dtype &&
+    out->supported = gpu_is_float(dtype) && desc->in[2].dtype == dtype &&
+                     desc->out[0].dtype == dtype &&
                      (!desc->op->attrs.experts.has_bias || gpu_is_float(desc->in[3].dtype));
 }
 
@@ -356,7 +364,8 @@ static sw_status expert_matmul(const struct gpu_call *call)
     const struct sw_experts_attrs *attrs = &desc->op->attrs.experts;
     const enum sw_gpu_type type = sw_gpu_type_of(desc->in[0].dtype);
     const int32_t *offsets = call->in[1];
-    const int64_t rows = sw_shape_rows(&desc->in[0].shape);
+    const int64_t parts = parts_of(&desc->in[1]), stride = sw_shape_last(&desc->in[1].shape);
+    const int64_t rows = sw_shape_rows(&desc->in[0].shape) / parts;
     struct gpu_expert_product_args args = {
         .offsets = offsets + attrs->expert,
         .a = call->in[0],
@@ -364,20 +373,25 @@ static sw_status expert_matmul(const struct gpu_call *call)
         .bias = attrs->has_bias ? call->in[3] : NULL,
         .d = call->out[0],
         .n = experts_of(&desc->in[2]),
+        .rows = rows,
         .columns = sw_shape_last(&desc->out[0].shape),
         .depth = sw_shape_last(&desc->in[0].shape),
+        .stride = stride,
         .bias_type = attrs->has_bias ? (int)sw_gpu_type_of(desc->in[3].dtype) : 0,
         .out_type = (int)type,
         .tb = attrs->tb,
     };
     GPU_LAUNCH(call, expert_product, type,
-               ((struct gpu_grid){.x = (tiles(rows) + args.n) * tiles(args.columns)}), &args);
+               ((struct gpu_grid){(tiles(rows) + args.n) * tiles(args.columns), parts, 1}), &args);
     if (!attrs->continues) { /* the first of several products clears rows that no expert has */
-        struct gpu_expert_rest_args rest = {.first = offsets + desc->in[1].shape.dims[0] - 2,
+        struct gpu_expert_rest_args rest = {.first = offsets + stride - SW_OFFSETS_BEHIND,
                                             .y = call->out[0],
                                             .rows = rows,
-                                            .width = args.columns};
-        GPU_LAUNCH(call, expert_rest, type, sw_gpu_grid_for(rows * args.columns, THREADS), &rest);
+                                            .width = args.columns,
+                                            .stride = stride};
+        struct gpu_grid grid = sw_gpu_grid_for(rows * args.columns, THREADS);
+        grid.y = parts;
+        GPU_LAUNCH(call, expert_rest, type, grid, &rest);
     }
     return SW_OK;
 }
@@ -387,12 +401,20 @@ static void product_grad_query(const struct gpu_device *dev, const struct sw_op_
                                struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = desc->in[2].shape.rank == 1 && gpu_is_float(desc->in[0].dtype) &&
-                     desc->in[1].dtype == desc->in[0].dtype;
+    out->supported = gpu_is_float(desc->in[0].dtype) && desc->in[1].dtype == desc->in[0].dtype;
     for (int k = 0; k < desc->op->n_out; k++) {
         out->supported =
             out->supported && (!gpu_has_output(desc, k) || gpu_is_float(desc->out[k].dtype));
     }
+}
+
+/* Where the part begins that a gradient is of, in a value with the rows of all parts. */
+static const void *part_at(const struct gpu_call *call, int k)
+{
+    const struct sw_view *view = &call->desc->in[k];
+    const size_t bytes = (size_t)gpu_elems(view) * sw_dtype_bytes(view->dtype);
+    return (const char *)call->in[k] + bytes / (size_t)parts_of(&call->desc->in[2]) *
+                                           (size_t)call->desc->op->attrs.experts.part;
 }
 
 /* The gradient of a matrix [in, out] is x' dy, that of its transpose dy' x. */
@@ -402,12 +424,12 @@ static sw_status expert_matmul_grad(const struct gpu_call *call)
     const struct sw_experts_attrs *attrs = &desc->op->attrs.experts;
     const enum sw_gpu_type type = sw_gpu_type_of(desc->in[0].dtype);
     const int left = attrs->tb ? 0 : 1;
-    const int32_t *offsets = (const int32_t *)call->in[2] + attrs->expert;
+    const int32_t *offsets = (const int32_t *)part_at(call, 2) + attrs->expert;
     if (call->out[0]) {
         struct gpu_expert_product_args args = {
             .offsets = offsets,
-            .a = call->in[left],
-            .b = call->in[1 - left],
+            .a = part_at(call, left),
+            .b = part_at(call, 1 - left),
             .d = call->out[0],
             .n = experts_of(&desc->out[0]),
             .rows = sw_shape_last(&desc->in[left].shape),
@@ -421,7 +443,7 @@ static sw_status expert_matmul_grad(const struct gpu_call *call)
     if (gpu_has_output(desc, 1) && call->out[1]) {
         struct gpu_expert_bias_args args = {
             .offsets = offsets,
-            .dy = call->in[0],
+            .dy = part_at(call, 0),
             .d = call->out[1],
             .columns = sw_shape_last(&desc->in[0].shape),
             .out_type = (int)sw_gpu_type_of(desc->out[1].dtype),

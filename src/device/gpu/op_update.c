@@ -88,7 +88,13 @@ static void accumulate_query(const struct gpu_device *dev, const struct sw_op_de
                              struct sw_kernel_info *out)
 {
     (void)dev;
-    out->supported = desc->in[0].dtype == SW_F32 && !desc->op->attrs.stats.continues;
+    out->supported = desc->in[0].dtype == SW_F32;
+}
+
+/* The scalar that tells whether a sum begins; NULL: it continues. */
+static const double *begins(const struct gpu_call *call)
+{
+    return call->desc->op->attrs.stats.continues ? NULL : call->scalars + SW_SCALAR_FIRST;
 }
 
 static sw_status accumulate_rows(const struct gpu_call *call)
@@ -102,7 +108,7 @@ static sw_status accumulate_rows(const struct gpu_call *call)
                                             .width = width,
                                             .acc_rows = n / width};
     const struct gpu_grid grid = {.x = sw_max_i64(1, sw_min_i64(rows.n_rows, MOST_BLOCKS))};
-    SW_TRY(sw_gpu_clear(call, call->scalars + SW_SCALAR_FIRST, call->in[0], n));
+    SW_TRY(begins(call) ? sw_gpu_clear(call, begins(call), call->in[0], n) : SW_OK);
     GPU_LAUNCH(call, accumulate_rows, sw_gpu_type_of(desc->in[1].dtype), grid, &rows);
     return SW_OK;
 }
@@ -110,10 +116,8 @@ static sw_status accumulate_rows(const struct gpu_call *call)
 static sw_status accumulate(const struct gpu_call *call)
 {
     const struct sw_op_desc *desc = call->desc;
-    struct gpu_accumulate_args args = {.first = call->scalars + SW_SCALAR_FIRST,
-                                       .acc = call->in[0],
-                                       .g = call->in[1],
-                                       .n = gpu_elems(&desc->in[0])};
+    struct gpu_accumulate_args args = {
+        .first = begins(call), .acc = call->in[0], .g = call->in[1], .n = gpu_elems(&desc->in[0])};
     const struct gpu_streams streams = sw_gpu_streams_of(call, 1, false);
     bool stands;
     SW_TRY(sw_gpu_batch_sum(call, args.acc, &streams, args.n, &stands));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of the ops of mixtures of experts, and of attention sinks. Routes are made here, in another
 // way than by the kernels: sorted by comparing.
+#include <string.h>
+
 #include "device/tests/op_cases.h"
 
 static enum sw_dtype stat_of(enum sw_dtype dtype)
@@ -8,11 +10,13 @@ static enum sw_dtype stat_of(enum sw_dtype dtype)
     return dtype == SW_F64 ? SW_F64 : SW_F32;
 }
 
-/* tokens, choices of a token, experts, width, and inner width */
+/* tokens, choices of a token, experts, width, inner width, capacity, and ranks that have the
+ * experts */
 static const struct sizes {
-    int64_t n, k, experts, width, inner, capacity;
-} sizes[] = {{1, 1, 1, 1, 1, 0},     {7, 2, 4, 9, 5, 0},    {33, 3, 8, 40, 24, 0},
-             {70, 2, 3, 65, 130, 0}, {33, 2, 5, 16, 33, 9}, {130, 4, 6, 36, 64, 50}};
+    int64_t n, k, experts, width, inner, capacity, ranks;
+} sizes[] = {{1, 1, 1, 1, 1, 0, 1},     {7, 2, 4, 9, 5, 0, 1},    {33, 3, 8, 40, 24, 0, 1},
+             {70, 2, 3, 65, 130, 0, 1}, {33, 2, 5, 16, 33, 9, 1}, {130, 4, 6, 36, 64, 50, 1},
+             {100, 2, 4, 20, 24, 68, 2}};
 
 static void init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, int variant)
 {
@@ -25,7 +29,8 @@ static void init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype, i
 enum { MOST_ROWS = 600 };
 struct routes {
     int32_t experts[MOST_ROWS], slots[MOST_ROWS], sources[MOST_ROWS], offsets[16];
-    int64_t n_rows; /* of the buffer */
+    int64_t n_rows; /* of the buffer, in equal parts for each rank */
+    int64_t own;    /* experts of a rank */
 };
 
 /* Experts of a token differ. The last expert is chosen by none if there are more than k. */
@@ -41,7 +46,8 @@ static void draw(const struct op_case *c, const struct sizes *s, struct routes *
 static void sort(const struct sizes *s, struct routes *r)
 {
     const int64_t all = s->n * s->k, most = s->capacity > 0 ? s->capacity : all;
-    int32_t n = 0, dropped = 0;
+    int32_t n = 0;
+    memset(r->offsets, 0, sizeof r->offsets);
     for (int64_t i = 0; i < all; i++) {
         int64_t before = 0; /* choices that are taken first */
         for (int64_t other = 0; other < all; other++) {
@@ -49,22 +55,28 @@ static void sort(const struct sizes *s, struct routes *r)
             before += first && r->experts[other] == r->experts[i];
         }
         r->slots[i] = before < most ? 0 : -1;
-        dropped += before >= most;
     }
+    r->own = s->experts / s->ranks;
+    const int64_t most_of_rank = s->n * sw_min_i64(s->k, r->own);
+    const int64_t room =
+        s->capacity > 0 ? sw_min_i64(most_of_rank, r->own * s->capacity) : most_of_rank;
+    r->n_rows = s->ranks * room;
+    memset(r->sources, 0xff, sizeof r->sources);
     for (int64_t e = 0; e < s->experts; e++) {
-        r->offsets[e] = n;
+        int32_t *offsets = &r->offsets[e / r->own * (r->own + SW_OFFSETS_BEHIND)];
+        n = e % r->own == 0 ? 0 : n;
+        offsets[e % r->own] = n;
         for (int64_t i = 0; i < all; i++) {
             if (r->experts[i] == e && r->slots[i] >= 0) {
-                r->slots[i] = n;
-                r->sources[n++] = (int32_t)i;
+                r->slots[i] = (int32_t)(e / r->own * room) + n++;
+                r->sources[r->slots[i]] = (int32_t)i;
             }
         }
+        offsets[r->own] = n;
     }
-    r->offsets[s->experts] = n;
-    r->offsets[s->experts + 1] = dropped;
-    r->n_rows = s->capacity > 0 ? sw_min_i64(all, s->experts * s->capacity) : all;
-    for (; n < r->n_rows; n++) {
-        r->sources[n] = -1;
+    for (int64_t i = 0; i < all; i++) {
+        const int64_t rank = r->experts[i] / r->own;
+        r->offsets[(rank + 1) * (r->own + SW_OFFSETS_BEHIND) - 1] += r->slots[i] < 0;
     }
 }
 
@@ -78,6 +90,19 @@ static void in_matrix(struct op_case *c, const int32_t *values, int64_t rows, in
 {
     const int i = case_in_i32(c, rows * columns, values);
     c->in[i].view.shape = SW_SHAPE(rows, columns);
+    sw_shape_row_major(&c->in[i].view.shape, c->in[i].view.strides);
+}
+
+static struct sw_shape offsets_of(const struct sizes *s, const struct routes *r)
+{
+    const int64_t width = r->own + SW_OFFSETS_BEHIND;
+    return s->ranks > 1 ? SW_SHAPE(s->ranks, width) : SW_SHAPE(width);
+}
+
+static void in_offsets(struct op_case *c, const struct sizes *s, const struct routes *r)
+{
+    const int i = case_in_i32(c, s->ranks * (r->own + SW_OFFSETS_BEHIND), r->offsets);
+    c->in[i].view.shape = offsets_of(s, r);
     sw_shape_row_major(&c->in[i].view.shape, c->in[i].view.strides);
 }
 
@@ -227,11 +252,12 @@ bool case_expert_rows(struct op_case *c, enum sw_dtype dtype, int variant)
     c->exact = true;
     c->op.attrs.experts.n = s->experts;
     c->op.attrs.experts.capacity = s->capacity;
+    c->op.attrs.experts.ranks = s->ranks;
     routes_of(c, s, &r);
     in_matrix(c, r.experts, s->n, s->k);
     case_out(c, SW_I32, SW_SHAPE(s->n, s->k));
     case_out(c, SW_I32, SW_SHAPE(r.n_rows));
-    case_out(c, SW_I32, SW_SHAPE(s->experts + 2));
+    case_out(c, SW_I32, offsets_of(s, &r));
     return true;
 }
 
@@ -244,8 +270,7 @@ bool case_expert_loads(struct op_case *c, enum sw_dtype dtype, int variant)
     const struct sizes *s = &sizes[variant];
     init(c, SW_OP_EXPERT_LOADS, dtype, variant);
     routes_of(c, s, &r);
-    in_matrix(c, r.offsets, s->experts + 2, 1);
-    c->in[0].view.shape = SW_SHAPE(s->experts + 2);
+    in_offsets(c, s, &r);
     case_out(c, SW_F32, SW_SHAPE(2 * SW_LOADS));
     return true;
 }
@@ -329,17 +354,18 @@ static bool product_init(struct op_case *c, enum sw_op_kind kind, enum sw_dtype 
     c->slack = 1 + (double)(s->width + r->n_rows) / 200;
     attrs->tb = variant % PRODUCTS != 1;
     attrs->has_bias = variant % PRODUCTS != 0;
-    attrs->expert = variant % PRODUCTS == 0 ? s->experts / 2 : 0;
+    attrs->expert = variant % PRODUCTS == 0 ? r->own / 2 : 0;
+    attrs->part = kind == SW_OP_EXPERT_MATMUL_GRAD ? s->ranks - 1 : 0;
     *w = attrs->tb ? SW_SHAPE(s->inner, s->width) : SW_SHAPE(s->width, s->inner);
     if (variant % PRODUCTS == 2) {
-        *w = SW_SHAPE(s->experts, s->inner, s->width);
+        *w = SW_SHAPE(r->own, s->inner, s->width);
     }
     return true;
 }
 
 static struct sw_shape bias_of(const struct sizes *s, const struct sw_shape *w)
 {
-    return w->rank == 3 ? SW_SHAPE(s->experts, s->inner) : SW_SHAPE(s->inner);
+    return w->rank == 3 ? SW_SHAPE(w->dims[0], s->inner) : SW_SHAPE(s->inner);
 }
 
 /* One of several ops writes its rows of an operand, which has all others. The first one may have
@@ -354,7 +380,7 @@ bool case_expert_matmul(struct op_case *c, enum sw_dtype dtype, int variant)
     const struct sizes *s = &sizes[variant / PRODUCTS];
     c->op.attrs.experts.continues = variant % PRODUCTS != 2;
     case_in(c, dtype, SW_SHAPE(r.n_rows, s->width), -1, 1);
-    case_in_i32(c, s->experts + 2, r.offsets);
+    in_offsets(c, s, &r);
     case_in(c, dtype, w, -1, 1);
     if (c->op.attrs.experts.has_bias) {
         case_in(c, dtype, bias_of(s, &w), -1, 1);
@@ -377,7 +403,7 @@ bool case_expert_matmul_grad(struct op_case *c, enum sw_dtype dtype, int variant
     const struct sizes *s = &sizes[variant / PRODUCTS];
     case_in(c, dtype, SW_SHAPE(r.n_rows, s->inner), -1, 1);
     case_in(c, dtype, SW_SHAPE(r.n_rows, s->width), -1, 1);
-    case_in_i32(c, s->experts + 2, r.offsets);
+    in_offsets(c, s, &r);
     case_out(c, dtype, w);
     if (c->op.attrs.experts.has_bias) {
         case_out(c, dtype, bias_of(s, &w));

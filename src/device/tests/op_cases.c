@@ -719,19 +719,22 @@ static void sparse_stream(struct op_case *c, enum sw_dtype dtype, const int32_t 
     case_in_i32(c, 6, index);
 }
 
+/* Variants: dense and sparse, each later and first; both first, but continuing. */
 static bool accumulate(struct op_case *c, enum sw_dtype dtype, int variant)
 {
-    if (variant >= 4) {
+    const bool continues = variant >= 4, is_sparse = continues ? variant == 5 : variant >= 2;
+    if (variant >= 6) {
         return false;
     }
     case_init(c, SW_OP_ACCUMULATE, "accumulate %d %s", variant, name_of(dtype));
     c->exact = true;
-    c->scalars[SW_SCALAR_FIRST] = variant % 2;
+    c->scalars[SW_SCALAR_FIRST] = continues || variant % 2;
+    c->op.attrs.stats.continues = continues;
     case_in(c, stat_of(dtype), SW_SHAPE(PARAM_ROWS, PARAM_WIDTH), -1, 1);
-    if (variant < 2) {
-        case_in(c, dtype, SW_SHAPE(PARAM_ROWS, PARAM_WIDTH), -1, 1);
-    } else {
+    if (is_sparse) {
         sparse_stream(c, dtype, sparse_rows);
+    } else {
+        case_in(c, dtype, SW_SHAPE(PARAM_ROWS, PARAM_WIDTH), -1, 1);
     }
     case_out_in_place(c, 0);
     return true;

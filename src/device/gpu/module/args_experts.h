@@ -70,19 +70,20 @@ struct gpu_router_loss_args {
 /* How evenly rows are spread: a sum and a count of each of four numbers. */
 struct gpu_expert_loads_args {
     const double *skip;
-    const int32_t *offsets; /* [E + 2] */
+    const int32_t *offsets; /* [R, E / R + 2] */
     float *loads;           /* [8] */
-    int64_t n;              /* E */
+    int64_t n, ranks;       /* E, R */
 };
 /* A stable counting sort in two kernels. A block of the first has an expert: it marks slots with 0
  * or -1 (dropped) and counts rows and dropped choices. So does a block of the second, which sets
- * slots and sources; a last block ends the offsets and clears the sources of other rows. */
+ * slots and sources. R blocks more end the offsets and clear the sources of other rows, each in the
+ * part of a rank, which has E / R experts. */
 struct gpu_expert_rows_args {
     const double *skip;
     const int32_t *experts;             /* [N,k] */
-    int32_t *slots, *sources, *offsets; /* [N,k], [rows], [E + 2] */
+    int32_t *slots, *sources, *offsets; /* [N,k], [R,rows], [R, E / R + 2] */
     int32_t *counts;                    /* [2,E]: rows and dropped choices of each expert */
-    int64_t tokens, k, n, rows;         /* n: E */
+    int64_t tokens, k, n, ranks, rows;  /* n: E; ranks: R */
     int64_t most;                       /* rows of an expert */
 };
 /* Three kernels: rows of tokens x [N,width] to those of experts; rows of experts x [rows,width] to
@@ -97,14 +98,16 @@ struct gpu_experts_move_args {
     int64_t tokens, rows, width, k;
 };
 /* Products of the rows of n experts, which have offsets [n + 1]. Forward: d [rows, columns] = a b +
- * bias with rows of a [.., depth] and matrices b [n, depth, columns], or transposed (tb). Gradient:
- * d [n, rows, columns] = the sum over rows of an expert of a [.., rows] times b [.., columns]. */
+ * bias with rows of a [.., depth] and matrices b [n, depth, columns], or transposed (tb). The y of
+ * the grid is a part of `rows` rows, whose offsets are `stride` after those of the one before.
+ * Gradient: d [n, rows, columns] = the sum over rows of an expert of a [.., rows] times b
+ * [.., columns]. */
 struct gpu_expert_product_args {
     const double *skip;
     const int32_t *offsets;
     const void *a, *b, *bias; /* bias: [n, columns] or NULL */
     void *d;
-    int64_t n, rows, columns, depth;
+    int64_t n, rows, columns, depth, stride;
     int bias_type, out_type, tb;
 };
 /* d [n, columns] = sums over the rows of n experts. */
@@ -116,12 +119,12 @@ struct gpu_expert_bias_args {
     int64_t n, columns;
     int out_type;
 };
-/* Zeros in y [rows, width] from row *first on. */
+/* Zeros in y [rows, width] from row *first on; the y of the grid is a part. */
 struct gpu_expert_rest_args {
     const double *skip;
     const int32_t *first;
     void *y;
-    int64_t rows, width;
+    int64_t rows, width, stride;
 };
 /* x [n,2] -> y [n]; the gradient dy -> dx. */
 struct gpu_clamped_gate_args {

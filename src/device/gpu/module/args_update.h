@@ -83,7 +83,7 @@ enum {
     GPU_UPDATE_BLOCK = GPU_UPDATE_THREADS * GPU_UPDATE_PART
 };
 
-/* acc = g if *first is not 0, else acc + g. */
+/* acc = g if *first is not 0, else acc + g. first: NULL = it continues */
 struct gpu_accumulate_args {
     const double *skip;
     const double *first;
@@ -97,7 +97,7 @@ struct gpu_accumulate_item {
     float *acc;
     struct gpu_dense g;
     int64_t n;
-    int first_block;
+    int first_block, continues;
 };
 struct gpu_accumulate_many_args {
     const double *skip;

@@ -121,8 +121,9 @@ template <typename T> SW_KERNEL(THREADS) void expert_product(struct gpu_expert_p
     const int64_t across = (args.columns + TILE - 1) / TILE;
     int64_t tile = quotient(block_x(), across), e = 0, rows = 0;
     const int64_t column = (block_x() - tile * across) * TILE;
+    const int32_t *offsets = args.offsets + block_y() * args.stride;
     for (; e < args.n; e++) {
-        rows = args.offsets[e + 1] - args.offsets[e];
+        rows = offsets[e + 1] - offsets[e];
         const int64_t tiles = (rows + TILE - 1) / TILE;
         if (tile < tiles) {
             break;
@@ -132,7 +133,8 @@ template <typename T> SW_KERNEL(THREADS) void expert_product(struct gpu_expert_p
     if (e == args.n) {
         return;
     }
-    const int64_t first = args.offsets[e], depth = args.depth, columns = args.columns;
+    const int64_t first = block_y() * args.rows + offsets[e];
+    const int64_t depth = args.depth, columns = args.columns;
     const int elem_bytes = args.out_type == SW_GPU_F32 ? 4 : 2;
     const struct operand<T> a = {
         (const T *)args.a + first *depth, rows, depth, false
@@ -208,9 +210,10 @@ template <typename T> SW_KERNEL(THREADS) void expert_rest(struct gpu_expert_rest
     if (skipped(args.skip)) {
         return;
     }
-    const int64_t n = args.rows * args.width;
-    for (int64_t i = *args.first * args.width + first_element(); i < n; i += grid_threads()) {
-        store((T *)args.y, i, 0);
+    const int64_t n = args.rows * args.width, first = args.first[block_y() * args.stride];
+    T *y = (T *)args.y + block_y() * n;
+    for (int64_t i = first * args.width + first_element(); i < n; i += grid_threads()) {
+        store(y, i, 0);
     }
 }
 

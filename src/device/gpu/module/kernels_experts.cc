@@ -351,11 +351,18 @@ SW_KERNEL(SW_WARP) void expert_loads(struct gpu_expert_loads_args args)
     if (skipped(args.skip) || thread_index() != 0) {
         return;
     }
-    const int64_t n = args.n;
-    const float rows = (float)args.offsets[n], dropped = (float)args.offsets[n + 1];
+    const int64_t n = args.n, own = n / args.ranks;
+    float rows = 0, dropped = 0;
+    for (int64_t r = 0; r < args.ranks; r++) {
+        const int32_t *offsets = args.offsets + r * (own + 2);
+        rows += (float)offsets[own];
+        dropped += (float)offsets[own + 1];
+    }
     float least = 1, most = 0, entropy = 0;
     for (int64_t e = 0; e < n; e++) {
-        const float share = rows > 0 ? (float)(args.offsets[e + 1] - args.offsets[e]) / rows : 0;
+        const int64_t r = quotient(e, own);
+        const int32_t *at = args.offsets + r * (own + 2) + e - r * own;
+        const float share = rows > 0 ? (float)(at[1] - at[0]) / rows : 0;
         least = share < least ? share : least;
         most = share > most ? share : most;
         entropy -= share > 0 ? share * logf(share) : 0;
@@ -423,18 +430,32 @@ SW_KERNEL(THREADS) void expert_choices(struct gpu_expert_rows_args args)
     }
 }
 
-/* The last block: rows that no choice has. */
-SW_DEVICE void end_rows(const struct gpu_expert_rows_args &args, int64_t used)
+/* The part of a rank: its experts, its offsets and its rows. */
+struct rows_part {
+    int64_t first, end; /* experts */
+    int32_t *offsets;
+    int64_t row;
+};
+SW_DEVICE struct rows_part part_of(const struct gpu_expert_rows_args &args, int64_t rank)
+{
+    const int64_t own = quotient(args.n, args.ranks);
+    return {rank * own, (rank + 1) * own, args.offsets + rank * (own + 2), rank * args.rows};
+}
+
+/* The block of a part: rows of it that no choice has. */
+SW_DEVICE void end_rows(const struct gpu_expert_rows_args &args, const struct rows_part &part,
+                        int64_t used)
 {
     if (thread_index() == 0) {
         int32_t dropped = 0;
-        for (int64_t e = 0; e < args.n; e++) {
+        for (int64_t e = part.first; e < part.end; e++) {
             dropped += args.counts[args.n + e];
         }
-        args.offsets[args.n + 1] = dropped;
+        part.offsets[part.end - part.first] = (int32_t)used;
+        part.offsets[part.end - part.first + 1] = dropped;
     }
     for (int64_t r = used + thread_index(); r < args.rows; r += THREADS) {
-        args.sources[r] = -1;
+        args.sources[part.row + r] = -1;
     }
 }
 
@@ -445,22 +466,25 @@ SW_KERNEL(THREADS) void expert_rows(struct gpu_expert_rows_args args)
         return;
     }
     const int64_t all = args.tokens * args.k, expert = block_x();
-    int64_t row = 0; /* the next one */
-    for (int64_t e = 0; e < expert; e++) {
+    const bool ends = expert >= args.n;
+    const struct rows_part part =
+        part_of(args, ends ? expert - args.n : quotient(expert * args.ranks, args.n));
+    int64_t row = 0; /* the next one of the part */
+    for (int64_t e = part.first; e < (ends ? part.end : expert); e++) {
         row += args.counts[e];
     }
-    if (thread_index() == 0) {
-        args.offsets[expert] = (int32_t)row;
-    }
-    if (expert == args.n) {
-        end_rows(args, row);
+    if (ends) {
+        end_rows(args, part, row);
         return;
+    }
+    if (thread_index() == 0) {
+        part.offsets[expert - part.first] = (int32_t)row;
     }
     for (int64_t at = 0; at < all; at += THREADS) {
         const int64_t i = at + thread_index();
         const bool mine = i < all && args.experts[i] == expert && args.slots[i] >= 0;
         int n;
-        const int64_t slot = row + count_before(mine, s, &n);
+        const int64_t slot = part.row + row + count_before(mine, s, &n);
         if (mine) {
             args.slots[i] = (int32_t)slot;
             args.sources[slot] = (int32_t)i;

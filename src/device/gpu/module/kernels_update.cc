@@ -28,7 +28,7 @@ template <typename T> SW_KERNEL(THREADS) void accumulate(struct gpu_accumulate_a
     if (skipped(args.skip)) {
         return;
     }
-    const bool first = *args.first != 0;
+    const bool first = args.first && *args.first != 0;
     for (int64_t i = first_element() * PART; i < args.n; i += grid_threads() * PART) {
         const int n = part_of(i, args.n);
         float g[PART];
@@ -48,7 +48,7 @@ SW_KERNEL(THREADS) void accumulate_many(struct gpu_accumulate_many_args by_value
     const int n = part_of(i, item.n);
     float g[PART];
     load_run_any(item.g.x, item.g.type, i, n, g);
-    put_sum(item.acc, i, n, *args.first != 0, g);
+    put_sum(item.acc, i, n, !item.continues && *args.first != 0, g);
 }
 
 SW_KERNEL(THREADS) void accumulate_clear(struct gpu_accumulate_clear_args args)

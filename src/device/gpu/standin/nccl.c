@@ -90,6 +90,7 @@ struct comm {
     size_t bytes;
     struct emu_stream *stream; /* NULL = none yet */
     int64_t sequence;          /* exchanges so far */
+    int64_t n_common;          /* of them those that all ranks take part in */
     enum fault fault;
     int64_t fault_at;
     char path[64];
@@ -458,7 +459,7 @@ static void add_message(struct exchange *x, struct message **next, int i, int r,
     const int source = sends ? comm->rank : r;
     const bool has_data = op->kind != BROADCAST || op->peer == source;
     struct message *m = (*next)++;
-    m->header = (struct header){.sequence = pair ? -1 : comm->sequence,
+    m->header = (struct header){.sequence = pair ? -1 : comm->n_common,
                                 .bytes = (int64_t)bytes,
                                 .kind = (int32_t)op->kind,
                                 .type = op->type,
@@ -566,6 +567,16 @@ static int hang(void *work)
     return !ends;
 }
 
+/* Ranks without messages leave out an exchange of pairs. */
+static bool has_common(const struct op *ops, int n)
+{
+    int i = 0;
+    while (i < n && (ops[i].kind == SEND || ops[i].kind == RECV)) {
+        i++;
+    }
+    return i < n;
+}
+
 static int begin(struct comm *comm, struct emu_stream *stream, const struct op *ops, int n)
 {
     if (comm->aborted || comm->error != NCCL_SUCCESS) {
@@ -585,6 +596,7 @@ static int begin(struct comm *comm, struct emu_stream *stream, const struct op *
     }
     comm->stream = stream;
     comm->sequence++;
+    comm->n_common += has_common(ops, n);
     snprintf(comm->shared->call[comm->rank], CALL, "exchange %lld: %s of %zu x type %d%s%s",
              (long long)comm->sequence, kind_names[ops[0].kind], ops[0].count, ops[0].type,
              ops[0].kind == SEND   ? " to "
