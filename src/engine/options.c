@@ -68,7 +68,6 @@ sw_status sw_engine_check_expert_axis(const struct sw_engine *e)
 {
     const struct sw_parallel_config *p = &e->config->parallel;
     const bool has_experts = e->weights.model && e->weights.model->experts > 0;
-    const char *device = e->device ? e->device->ops->name : "cpu";
     const struct {
         bool bad;
         const char *why;
@@ -80,8 +79,6 @@ sw_status sw_engine_check_expert_axis(const struct sw_engine *e)
         {e->options.train.keep_gradients, "gradients of one micro-batch are not kept with it"},
         {e->options.train.wanted && e->sizes.micro_batches % e->data.size != 0,
          "wanted a multiple of that many micro-batches in a step"},
-        {strcmp(device, "cpu") != 0 && strcmp(device, "mock") != 0,
-         "GPUs have no kernels for rows of other ranks"},
     };
     for (size_t i = 0; i < SW_LEN(rows) && p->expert > 1; i++) {
         if (rows[i].bad) {

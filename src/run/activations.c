@@ -122,13 +122,13 @@ static sw_status read_counts(const struct exchange *x, int k, size_t *out)
     const struct sw_instr_exchange *e = &x->call->instr->exchange;
     const size_t row = (size_t)e->row_elems * sw_dtype_bytes(e->dtype);
     const size_t width = x->call->operands[k].bytes / sizeof(int32_t) / (size_t)x->n;
+    const int32_t *offsets = x->call->at[k];
+    int32_t rows[SW_MOST_EXPERT_RANKS];
+    SW_TRY(sw_stage_words_out(x->stage, rows, offsets + width - SW_OFFSETS_BEHIND, width, x->n));
     for (int r = 0; r < x->n; r++) {
-        const size_t at = (size_t)(r + 1) * width - SW_OFFSETS_BEHIND;
-        int32_t rows = 0;
-        SW_TRY(sw_stage_out(x->stage, &rows, (const int32_t *)x->call->at[k] + at, sizeof rows));
-        out[r] = (size_t)rows * row;
-        if (rows < 0 || out[r] > x->slice) {
-            return SW_FAIL(SW_E_ARG, "%d rows %s member %d of the group; wanted 0 to %zu", rows,
+        out[r] = (size_t)rows[r] * row;
+        if (rows[r] < 0 || out[r] > x->slice) {
+            return SW_FAIL(SW_E_ARG, "%d rows %s member %d of the group; wanted 0 to %zu", rows[r],
                            k == 2 ? "to" : "from", r, x->slice / row);
         }
     }
@@ -151,7 +151,7 @@ static sw_status move_counted(const struct exchange *x, struct sw_instr_traffic 
     }
     SW_TRY(sw_stage_wait(x->stage));
     return sw_stage_exchange_counted(
-        x->stage, x->call->route.comm,
+        x->stage, &x->call->route,
         &(struct sw_counted_slices){.src = x->call->at[0],
                                     .dst = x->call->at[1],
                                     .slice_bytes = x->slice,
@@ -184,8 +184,8 @@ sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collec
     case SW_VERB_ALL_GATHER:
         return move_slices(&x, SW_COMM_ALL_GATHER);
     case SW_VERB_ALL_TO_ALL:
-        return sw_instr_is_counted(instr) && !stage->in_order ? move_counted(&x, more)
-                                                              : move_slices(&x, SW_COMM_ALL_TO_ALL);
+        return sw_instr_is_counted(instr) ? move_counted(&x, more)
+                                          : move_slices(&x, SW_COMM_ALL_TO_ALL);
     case SW_VERB_REDUCE_SCATTER:
         return add_slices(&x, call->at[1]);
     case SW_VERB_ALL_REDUCE:

@@ -213,31 +213,31 @@ void sw_collectives_ran(const struct sw_comm_job *job, const struct sw_instr_tra
                         int64_t begin_ns, int64_t end_ns)
 {
     const struct sw_instr_traffic bytes = count_bytes(job, job->calls[0].route.comm);
-    sw_meter_ran(job->meter,
-                 &(struct sw_span){.queue = job->stage->queue,
-                                   .program = job->i_program,
-                                   .instr = job->instr,
-                                   .bytes_in = bytes.received + (more ? more->received : 0),
-                                   .bytes_out = bytes.sent + (more ? more->sent : 0),
-                                   .begin_ns = begin_ns,
-                                   .end_ns = end_ns});
+    sw_meter_ran(job->meter, &(struct sw_span){.queue = job->stage->queue,
+                                               .program = job->i_program,
+                                               .instr = job->instr,
+                                               .bytes_in = bytes.received + more->received,
+                                               .bytes_out = bytes.sent + more->sent,
+                                               .begin_ns = begin_ns,
+                                               .end_ns = end_ns});
     if (job->ns) {
         *job->ns += end_ns - begin_ns;
     }
 }
 
-sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items)
+sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items,
+                             struct sw_instr_traffic *more)
 {
     const int64_t begin = sw_now_ns();
-    struct sw_instr_traffic more = {0, 0};
+    *more = (struct sw_instr_traffic){0, 0};
     const sw_status st = job->calls[0].instr->verb > SW_VERB_MERGE
-                             ? sw_activation_run(job->stage, &job->calls[0], items, &more)
-                             : run_batch(job->calls[0].route.comm, job, items, &more);
+                             ? sw_activation_run(job->stage, &job->calls[0], items, more)
+                             : run_batch(job->calls[0].route.comm, job, items, more);
     if (st < 0) {
         return sw_collectives_blame(job, st);
     }
     if (!job->stage->in_order) {
-        sw_collectives_ran(job, &more, begin, sw_now_ns());
+        sw_collectives_ran(job, more, begin, sw_now_ns());
     }
     return SW_OK;
 }

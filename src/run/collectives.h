@@ -13,6 +13,8 @@ struct sw_collective_call {
     const struct sw_operand *operands; /* [instr->n_in] */
     void *at[4];                       /* addresses of the operands */
     void *workspace;
+    /* in_order: bytes beyond those of the plan of exchanges that are queued and have not passed */
+    atomic_llong more_sent, more_received;
 };
 
 /* A batch of collectives that travel together, or a single one. */
@@ -51,10 +53,11 @@ sw_status sw_activation_run(const struct sw_stage *stage, const struct sw_collec
                             struct sw_comm_item *items, struct sw_instr_traffic *more);
 
 /* Runs the batch, or queues it if its stage is in_order. The message of a failure begins with the
- * instruction. items: scratch, [2 job->n] */
-sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items);
+ * instruction. items: scratch, [2 job->n]; more: see sw_collectives_ran */
+sw_status sw_collectives_run(const struct sw_comm_job *job, struct sw_comm_item *items,
+                             struct sw_instr_traffic *more);
 /* Counts the time and bytes of a batch that has run. more: bytes beyond those of whole slices,
- * since rows travel; NULL = none */
+ * since rows travel */
 void sw_collectives_ran(const struct sw_comm_job *job, const struct sw_instr_traffic *more,
                         int64_t begin_ns, int64_t end_ns);
 /* Puts the instruction in front of the present message. */

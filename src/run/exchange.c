@@ -279,18 +279,29 @@ sw_status sw_executor_exchange(struct sw_executor *ex, enum sw_queue queue,
 {
     const struct sw_comm_job job = job_of(ex, queue, what);
     struct loaded *loaded = &ex->programs[what->program - ex->plan->programs];
-    go_to_slot(ex, &loaded->calls[what->instr], job.n, what->round);
+    struct sw_collective_call *call = &loaded->calls[what->instr];
+    struct sw_instr_traffic more;
+    go_to_slot(ex, call, job.n, what->round);
     if (ex->stages[queue].in_order) {
         atomic_fetch_add(&sw_executor_link(ex, &what->program->instrs[what->instr])->n_issued, 1);
     }
-    return sw_collectives_run(&job, ex->exchanges.items[queue]);
+    SW_TRY(sw_collectives_run(&job, ex->exchanges.items[queue], &more));
+    if (ex->stages[queue].in_order) {
+        atomic_fetch_add(&call->more_sent, more.sent);
+        atomic_fetch_add(&call->more_received, more.received);
+    }
+    return SW_OK;
 }
 
 void sw_executor_exchanged(struct sw_executor *ex, enum sw_queue queue,
                            const struct sw_queue_job *what, int64_t begin_ns, int64_t end_ns)
 {
     const struct sw_comm_job job = job_of(ex, queue, what);
-    sw_collectives_ran(&job, NULL, begin_ns, end_ns);
+    struct loaded *loaded = &ex->programs[what->program - ex->plan->programs];
+    struct sw_collective_call *call = &loaded->calls[what->instr];
+    const struct sw_instr_traffic more = {.sent = atomic_exchange(&call->more_sent, 0),
+                                          .received = atomic_exchange(&call->more_received, 0)};
+    sw_collectives_ran(&job, &more, begin_ns, end_ns);
 }
 
 sw_status sw_executor_blame(struct sw_executor *ex, enum sw_queue queue,

@@ -41,13 +41,16 @@ sw_status sw_stages_open(const struct sw_plan *plan, struct sw_device *dev, char
     return SW_OK;
 }
 
+/* The issuing thread waits itself if the stage is in_order. */
+static sw_status wait_now(const struct sw_stage *s)
+{
+    sw_meter_host_waits(s->meter, s->in_order ? SW_QUEUE_COMPUTE : s->queue);
+    return s->dev->ops->stream_wait(s->dev, s->on);
+}
+
 sw_status sw_stage_wait(const struct sw_stage *s)
 {
-    if (s->in_order) {
-        return SW_OK;
-    }
-    sw_meter_host_waits(s->meter, s->queue);
-    return s->dev->ops->stream_wait(s->dev, s->on);
+    return s->in_order ? SW_OK : wait_now(s);
 }
 
 static size_t least_of(size_t a, size_t b)
@@ -84,6 +87,20 @@ sw_status sw_stage_out(const struct sw_stage *s, void *data, const void *device,
         SW_TRY(sw_stage_wait(s));
         memcpy((char *)data + done, s->memory, some);
     }
+    return SW_OK;
+}
+
+sw_status sw_stage_words_out(const struct sw_stage *s, int32_t *words, const int32_t *device,
+                             size_t stride, int n)
+{
+    const bool seen = reaches(s->dev, SW_DEVICE_HOST_VISIBLE);
+    int32_t *to = seen ? words : (int32_t *)(void *)s->memory;
+    SW_ASSERT(seen || (size_t)n * sizeof *words <= s->bytes);
+    for (int i = 0; i < n; i++) {
+        SW_TRY(sw_device_copy(s->dev, s->on, &to[i], device + (size_t)i * stride, sizeof *to));
+    }
+    SW_TRY(wait_now(s));
+    memmove(words, to, (size_t)n * sizeof *words);
     return SW_OK;
 }
 
@@ -317,6 +334,36 @@ static sw_status queue_items(const struct sw_stage *s, const struct sw_route *ro
     return sw_device_exchange(s->dev, s->on, route->ccl, s->ops, n);
 }
 
+/* Ranks know from each other's counts which messages there are. */
+static sw_status queue_counted(const struct sw_stage *s, const struct sw_route *route,
+                               const struct sw_counted_slices *x)
+{
+    const int me = sw_comm_rank(route->comm), size = sw_comm_size(route->comm);
+    int64_t sent = 0;
+    int n = 0;
+    for (int i = 1; i < size; i++) {
+        const int peer = (me + i) % size;
+        sent += (int64_t)x->sent[peer];
+        if (x->sent[peer] > 0) {
+            s->ops[n++] = (struct sw_ccl_op){.verb = SW_CCL_SEND,
+                                             .peer = peer,
+                                             .src = slice_of(x->src, peer, x->slice_bytes),
+                                             .bytes = x->sent[peer]};
+        }
+        if (x->received[peer] > 0) {
+            s->ops[n++] = (struct sw_ccl_op){.verb = SW_CCL_RECEIVE,
+                                             .peer = peer,
+                                             .dst = slice_of(x->dst, peer, x->slice_bytes),
+                                             .bytes = x->received[peer]};
+        }
+    }
+    sw_comm_count(route->comm, SW_COMM_ALL_TO_ALL, sent);
+    SW_TRY(x->sent[me] == 0 ? SW_OK
+                            : sw_device_copy(s->dev, s->on, slice_of(x->dst, me, x->slice_bytes),
+                                             slice_of(x->src, me, x->slice_bytes), x->sent[me]));
+    return sw_device_exchange(s->dev, s->on, route->ccl, s->ops, n);
+}
+
 static sw_status queue_pass(const struct sw_stage *s, const struct sw_route *route,
                             enum sw_comm_op op, int peer, void *data, size_t bytes)
 {
@@ -384,10 +431,14 @@ static sw_status copy_counted(const struct sw_stage *s, const struct sw_counted_
     return sw_stage_wait(s);
 }
 
-sw_status sw_stage_exchange_counted(const struct sw_stage *s, sw_comm *comm,
+sw_status sw_stage_exchange_counted(const struct sw_stage *s, const struct sw_route *route,
                                     const struct sw_counted_slices *x)
 {
+    sw_comm *comm = route->comm;
     const int size = sw_comm_size(comm);
+    if (s->in_order) {
+        return queue_counted(s, route, x);
+    }
     if (reaches(s->dev, SW_DEVICE_COMM_REACHES)) {
         return sw_comm_all_to_all_counted(comm, x->src, x->dst, x->slice_bytes, x->sent,
                                           x->received, x->what);

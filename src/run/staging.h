@@ -39,6 +39,10 @@ sw_status sw_stage_wait(const struct sw_stage *s);
 /* Copies between any host memory and device memory; complete on return. */
 sw_status sw_stage_in(const struct sw_stage *s, void *device, const void *data, size_t bytes);
 sw_status sw_stage_out(const struct sw_stage *s, void *data, const void *device, size_t bytes);
+/* Copies n words, `stride` words apart, out of device memory; complete on return, also if the stage
+ * is in_order: the caller waits for what its stream has. */
+sw_status sw_stage_words_out(const struct sw_stage *s, int32_t *words, const int32_t *device,
+                             size_t stride, int n);
 
 /* Transfers between disk and device; complete on return. */
 bool sw_stage_is_for_disk(const struct sw_stage *s);
@@ -65,8 +69,9 @@ struct sw_counted_slices {
     size_t *scratch;               /* [2 size] */
     const char *what;
 };
-/* Exchanges the counted bytes of slices; complete on return. Not for a stage that is in_order. */
-sw_status sw_stage_exchange_counted(const struct sw_stage *s, sw_comm *comm,
+/* Exchanges the counted bytes of slices; complete on return, unless the stage is in_order: then it
+ * is queued. */
+sw_status sw_stage_exchange_counted(const struct sw_stage *s, const struct sw_route *route,
                                     const struct sw_counted_slices *x);
 /* Passes data in device memory on. op: SW_COMM_SEND, to `peer`; _RECEIVE, from `peer`; _BROADCAST,
  * from `peer` to all. Complete on return, unless the stage is in_order: then it is queued. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/private.h"
+#include "engine/tests/matrix.h"
 #include "engine/tests/owned.h"
 #include "support/scratch.h"
 #include "support/test.h"
@@ -342,20 +343,34 @@ static sw_status compare_bytes(void *ctx, sw_comm *comm)
     return st;
 }
 
-static void only_counted_rows_travel(void **state)
+static void count_rows_that_travel(const char *device, const char *spillway)
 {
-    static const char *const devices[] = {"cpu:reference", "mock"};
-    (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int expert = 2; expert <= 4; expert += 2) {
         struct job job = {.model = "mixtral.json",
-                          .expert = i % 2 ? 4 : 2,
+                          .expert = expert,
                           .pipe = 1,
-                          .device = devices[i / 2],
+                          .device = device,
+                          .spillway = spillway,
                           .logits = true};
         if (sw_threads_run(job.expert, 60, compare_bytes, &job) < 0) {
             fail_msg("%s, expert %d: %s", job.device, job.expert, sw_error_message());
         }
     }
+}
+
+static void only_counted_rows_travel(void **state)
+{
+    (void)state;
+    count_rows_that_travel("cpu:reference", NULL);
+    count_rows_that_travel("mock", NULL);
+}
+
+/* Their devices exchange by a library. engine/experts_matrix trains on them. */
+static void only_counted_rows_travel_among_emulated_gpus(void **state)
+{
+    (void)state;
+    matrix_skip_without_emulation();
+    count_rows_that_travel("emu", "\"comm\": \"library\",");
 }
 
 /* All but the experts are on each rank. */
@@ -449,6 +464,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(parts_have_the_bits_of_those_without_experts),
     cmocka_unit_test(tiers_change_no_bit),
     cmocka_unit_test(only_counted_rows_travel),
+    cmocka_unit_test(only_counted_rows_travel_among_emulated_gpus),
     cmocka_unit_test(an_expert_is_held_once),
     cmocka_unit_test(checkpoints_load_on_other_ranks),
     cmocka_unit_test(what_cannot_be_had_is_refused),

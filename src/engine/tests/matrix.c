@@ -114,10 +114,10 @@ static struct choices choices_of(enum matrix_devices devices, int a)
 }
 
 struct row {
-    int8_t at[N_AXES];   /* -1 = not chosen yet */
-    int8_t pipe, tensor; /* ranks along these axes; 0 = one. RANKS is the data axis */
-    int8_t order;        /* of a pipeline's phases, an index of `orders` */
-    bool late;           /* what is offloaded is updated within the next forward */
+    int8_t at[N_AXES];           /* -1 = not chosen yet */
+    int8_t pipe, tensor, expert; /* ranks along these axes; 0 = one. RANKS is the data axis */
+    int8_t order;                /* of a pipeline's phases, an index of `orders` */
+    bool late;                   /* what is offloaded is updated within the next forward */
 };
 
 static const char *const orders[] = {"1f1b", "gpipe", "zero-bubble"};
@@ -139,9 +139,9 @@ static void row_text(const struct row *row, char *text, size_t size)
         at += (size_t)snprintf(text + at, size - at, "%s%s %s", a > 0 ? ", " : "", axes[a].name,
                                choice(row, (enum axis)a));
     }
-    if (at < size && (row->pipe > 0 || row->tensor > 0)) {
-        snprintf(text + at, size - at, ", pipe %d (%s), tensor %d", row->pipe, orders[row->order],
-                 row->tensor);
+    if (at < size && (row->pipe > 0 || row->tensor > 0 || row->expert > 0)) {
+        snprintf(text + at, size - at, ", pipe %d (%s), tensor %d, expert %d", row->pipe,
+                 orders[row->order], row->tensor, row->expert);
     }
 }
 
@@ -347,7 +347,7 @@ static void write_config(const struct row *row, char *text, size_t size)
              "\"loss_chunk\": 8, \"packing\": %s, "
              "\"tile_bytes\": %s, \"update\": \"%s\", \"comm\": \"%s\", \"capture\": %s, "
              "\"clipped_update\": \"%s\", "
-             "\"mesh\": {\"pipe\": %d, \"tensor\": %d}, "
+             "\"mesh\": {\"pipe\": %d, \"tensor\": %d, \"expert\": %d}, "
              "\"frozen\": [%s]%s}}",
              B, precisions[row->at[PRECISION]], choice(row, CLIPPING), offload, choice(row, PIECES),
              choice(row, STAGE), choice(row, OVERLAP), choice(row, ACTIVATIONS),
@@ -359,6 +359,7 @@ static void write_config(const struct row *row, char *text, size_t size)
              may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
              by_library(row) ? "library" : "host", choice(row, CAPTURE),
              row->late ? "next_forward" : "end", at_least_one(row->pipe), at_least_one(row->tensor),
+             at_least_one(row->expert),
              is_second(row, FROZEN)
                  ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
                    "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
@@ -541,8 +542,8 @@ static void run(const struct row *row, const char *device, int n_steps, struct r
     }
     memset(weights, 0, sizeof weights);
     memset(result, 0, sizeof *result);
-    const int ranks =
-        atoi(choice(row, RANKS)) * at_least_one(row->pipe) * at_least_one(row->tensor);
+    const int ranks = atoi(choice(row, RANKS)) * at_least_one(row->pipe) *
+                      at_least_one(row->tensor) * at_least_one(row->expert);
     if (sw_threads_run(ranks, 600, tcp ? train_over_tcp : train, &job) < 0) {
         char text[768];
         row_text(row, text, sizeof text);
@@ -695,6 +696,21 @@ void matrix_on_mesh(enum matrix_devices devices, int n_steps)
     }
 }
 
+/* Rows with a horizontal schedule have 2 or 3 ranks along the expert axis, with 1 along data or as
+ * many as make 6: all have micro-batches. GPUs exchange by the library, also in stages. */
+static void divide_experts(struct row *row, enum matrix_devices devices, int i)
+{
+    enum { OF_SIX = 1, OF_THREE_EXPERTS = EXPERTS + 1, BY_LIBRARY = 2 };
+    if (row->at[MICRO_BATCHES] == OF_SIX && !is_second(row, SCHEDULE)) {
+        row->expert = row->at[FAMILY] == OF_THREE_EXPERTS ? 3 : 2;
+        row->at[RANKS] = (int8_t)(i / 2 % 2 * (4 - row->expert));
+        if (devices == MATRIX_EMU) {
+            row->at[TRANSPORT] = BY_LIBRARY;
+            row->pipe = i % 4 == 0 ? 2 : 0;
+        }
+    }
+}
+
 void matrix_of_experts(enum matrix_devices devices, int n_rows, int n_steps)
 {
     enum { N = 3, WAYS = 6 };
@@ -723,6 +739,7 @@ void matrix_of_experts(enum matrix_devices devices, int n_rows, int n_steps)
                                  [CAPTURE] = devices == MATRIX_EMU,
                                  [CHECKPOINT] = (int8_t)(i % 2),
                                  [GENERATION] = (int8_t)(i % 3 == 1)}};
+        divide_experts(&row, devices, i);
         assert_bits_of_one_rank(&row, n_steps);
     }
 }

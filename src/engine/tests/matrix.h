@@ -24,7 +24,8 @@ void matrix_of_families(enum matrix_devices devices, int n_steps);
 /* Runs pipe 2, data 2 and tensor 2 next to tensor 2 alone, on mock or emulated devices. */
 void matrix_on_mesh(enum matrix_devices devices, int n_steps);
 /* Runs families with experts: each stage, placement, schedule and precision, with 1, 2 and 3
- * ranks. n_rows: 18 = all, or the first one of each family and some more. */
+ * ranks, some along the expert axis. n_rows: 18 = all, or the first one of each family and some
+ * more. */
 void matrix_of_experts(enum matrix_devices devices, int n_rows, int n_steps);
 /* Runs ZeRO stages on emulated GPUs whose library exchanges among the ranks: each stage with
  * 2 .. n_ranks ranks, and a pipeline of two stages. */
