@@ -46,8 +46,9 @@ static const struct config_field zero_fields[] = {
         HIGHEST, "maximum elements that stay gathered", ELEMS,
         .alias = "stage3_model_persistence_threshold", BUILT),
     INT("max_live_parameters", AT(zero.max_live_elems), "1000000000", 0, HIGHEST,
-        "maximum elements gathered ahead of use; the block in use is always whole", ELEMS,
-        .alias = "stage3_max_live_parameters", BUILT),
+        "maximum elements gathered ahead of use, and maximum elements that stay gathered from one "
+        "micro-batch to the next; the block in use is always whole",
+        ELEMS, .alias = "stage3_max_live_parameters", BUILT),
     INT("max_reuse_distance", AT(zero.max_reuse_elems), "1000000000", 0, HIGHEST,
         "keep parameters gathered that are used again within so many elements", ELEMS,
         .alias = "stage3_max_reuse_distance",

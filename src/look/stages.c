@@ -217,6 +217,7 @@ static struct sw_sent_parts sent_of(const struct sw_plan_table *t)
         sum.sparse += p->sparse;
         sum.kept += p->kept;
         sum.spared += p->spared;
+        sum.stays += p->stays;
         sum.padding += p->padding;
         sum.rows += p->rows;
         sum.matrices += p->matrices;
@@ -379,6 +380,7 @@ static void print_differences(const struct stages *s, const struct sw_sent_parts
         {"  + further uses, sparse", offsetof(struct sw_sent_parts, sparse)},
         {"  + kept whole, at the update", offsetof(struct sw_sent_parts, kept)},
         {"  - not sent: whole or unread", offsetof(struct sw_sent_parts, spared)},
+        {"  - stays for all micro-batches", offsetof(struct sw_sent_parts, stays)},
         {"  + padding", offsetof(struct sw_sent_parts, padding)},
         {"  - rows instead of slices", offsetof(struct sw_sent_parts, rows)},
         {"  + momentum of matrices", offsetof(struct sw_sent_parts, matrices)},
@@ -483,12 +485,12 @@ static void json_sent(const struct sw_plan_table *t, struct sw_str *out)
                           t->sent[k].formula);
         }
     }
-    sw_str_printf(
-        out,
-        "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
-        "\"kept\":%.0f,\"spared\":%.0f,\"padding\":%.0f,\"rows\":%.0f,\"matrices\":%.0f}}",
-        (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
-        sum.padding, sum.rows, sum.matrices);
+    sw_str_printf(out,
+                  "\"total\":{\"bytes\":%lld,\"formula\":%.0f,\"second\":%.0f,\"sparse\":%.0f,"
+                  "\"kept\":%.0f,\"spared\":%.0f,\"stays\":%.0f,\"padding\":%.0f,\"rows\":%.0f,"
+                  "\"matrices\":%.0f}}",
+                  (long long)sum.bytes, sum.formula, sum.second, sum.sparse, sum.kept, sum.spared,
+                  sum.stays, sum.padding, sum.rows, sum.matrices);
 }
 
 static void json_stage(const struct stages *s, int stage, struct sw_str *out)

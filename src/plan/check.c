@@ -147,7 +147,7 @@ static sw_status check_batch(const struct check *c, int32_t i)
     const struct sw_instr *leader = &c->program->instrs[first];
     if (i >= first + leader->exchange.batch ||
         ir->ops[leader->op].move != ir->ops[instr->op].move ||
-        leader->last_only != instr->last_only ||
+        leader->last_only != instr->last_only || leader->turn.once != instr->turn.once ||
         leader->turn.first_only != instr->turn.first_only ||
         leader->unless_skipped != instr->unless_skipped) {
         return SW_FAIL(SW_E_ARG, "plan: instruction %d (%s) is no part of the batch of %d", i,
@@ -547,6 +547,9 @@ sw_status sw_plan_check(const struct sw_plan *plan, const struct sw_plan_options
         }
         if (st == SW_OK) {
             st = sw_plan_check_loops(c.program);
+        }
+        if (st == SW_OK) {
+            st = sw_plan_check_kept(c.program, c.one_round);
         }
         if (st == SW_OK) {
             st = sw_plan_check_lives(plan, c.program);

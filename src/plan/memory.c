@@ -129,6 +129,45 @@ static sw_status make_rings(struct sw_program *program)
     return SW_OK;
 }
 
+/* Finds the results of instructions that run once. Exception: a slice that only gathers read, which
+ * run once themselves. kept: [n_buffers] */
+static void find_kept(const struct sw_program *program, bool *kept)
+{
+    const struct sw_ir *ir = program->ir;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+        if (program->instrs[i].turn.once) {
+            kept[program->buffer_of[sw_ir_root(ir, op->out[0])]] = true;
+        }
+    }
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
+        const bool moves_on = program->instrs[i].turn.once && op->move == SW_MOVE_GATHER;
+        if (moves_on && ir->values[sw_ir_root(ir, op->in[0])].role != SW_ROLE_PARAM) {
+            kept[program->buffer_of[sw_ir_root(ir, op->in[0])]] = false;
+        }
+    }
+}
+
+/* Gives what stays for all micro-batches memory of its own during forward and backward. */
+static sw_status keep(struct sw_program *program)
+{
+    const int32_t update = program->segment_first[SW_SEGMENT_UPDATE];
+    bool *kept = sw_alloc_zero("plan", (size_t)program->n_buffers + 1, sizeof *kept);
+    SW_TRY_ALLOC(kept, "the memory map");
+    find_kept(program, kept);
+    for (int32_t b = 0; b < program->n_buffers; b++) {
+        struct sw_buffer *buffer = &program->buffers[b];
+        if (kept[b]) {
+            buffer->first = 0;
+            buffer->last = update - 1;
+            program->peak.kept_bytes += buffer->bytes;
+        }
+    }
+    sw_free(kept);
+    return SW_OK;
+}
+
 /* Makes the buffers of transients and workspaces. An instruction uses its buffers from when it is
  * issued, with its batch, until it is retired. Outputs live to the end. */
 static sw_status find_lives(struct sw_program *program)
@@ -161,6 +200,7 @@ static sw_status find_lives(struct sw_program *program)
         }
     }
     SW_TRY(make_rings(program));
+    SW_TRY(keep(program));
     for (int32_t i = 0; i < ir->outputs.n; i++) {
         touch(program, ir->outputs.at[i].value, program->n_instrs);
     }

@@ -33,10 +33,13 @@ static void clear_program(struct sw_program *program)
     };
 }
 
-/* Chooses when instructions start, and computes the waits. */
-static sw_status arrange(struct sw_program *program, const struct sw_plan_options *options)
+/* Chooses when instructions start, and computes the waits. keeps: weights may stay for all
+ * micro-batches of a step */
+static sw_status arrange(struct sw_program *program, const struct sw_plan_options *options,
+                         bool keeps)
 {
     struct sw_cells cells;
+    SW_TRY(keeps ? sw_pass_keep(program, options) : SW_OK);
     SW_TRY(sw_cells_open(&cells, program->ir));
     sw_status st = SW_OK;
     for (int i = 0; i < sw_n_techniques && st >= 0; i++) {
@@ -48,14 +51,15 @@ static sw_status arrange(struct sw_program *program, const struct sw_plan_option
     return st;
 }
 
-/* Computes order and addresses for one prefetch distance. It can be called again. */
-static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *options)
+/* Computes order and addresses for one prefetch distance. It can be called again. keeps: see
+ * arrange */
+static sw_status finish(struct sw_plan *plan, const struct sw_plan_options *options, bool keeps)
 {
     for (int i = 0; i < plan->n_programs; i++) {
         struct sw_program *program = &plan->programs[i];
         clear_program(program);
         SW_TRY(sw_program_begin(program));
-        SW_TRY(arrange(program, options));
+        SW_TRY(arrange(program, options, keeps));
     }
     memcpy(plan->tier_bytes, plan->persistent_bytes, sizeof plan->tier_bytes);
     for (int i = 0; i < plan->n_programs; i++) {
@@ -106,12 +110,17 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
 }
 
 /* Prefetches as much as the budget allows. If it allows none, collectives block. If that does not
- * fit either, the plan is refused at once. */
+ * fit either, the plan is refused at once. Weights stay for all micro-batches if the device has a
+ * budget, and it has room for them beside all prefetching. */
 static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
+    const bool keeps = options->policy.budget[SW_TIER_DEVICE] > 0;
     struct sw_plan_options o = *options;
     o.overlap = options->overlap && plan->groups[SW_GROUP_DATA].n > 1;
-    SW_TRY(finish(plan, &o));
+    SW_TRY(finish(plan, &o, keeps));
+    if (is_over_budget(plan, options) && plan->programs[0].peak.kept_bytes > 0) {
+        SW_TRY(finish(plan, &o, false));
+    }
     if (!is_over_budget(plan, options)) {
         return SW_OK;
     }
@@ -120,19 +129,19 @@ static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan
     least.policy.prefetch_elems = 0;
     least.policy.transfer_bytes = 0;
     least.limits.reduce_bucket_elems = 1; /* each gradient travels on its own */
-    SW_TRY(finish(plan, &least));
+    SW_TRY(finish(plan, &least, false));
     if (is_over_budget(plan, options)) {
         return SW_OK;
     }
     do {
         if (!o.overlap && o.policy.transfer_bytes == 0) {
-            return finish(plan, &least);
+            return finish(plan, &least, false);
         }
         o.overlap = o.overlap && o.policy.prefetch_elems > 0;
         o.policy.prefetch_elems =
             o.policy.prefetch_elems >= 1 << 16 ? o.policy.prefetch_elems / 4 : 0;
         o.policy.transfer_bytes = fewer_transfers(plan, options, o.policy.transfer_bytes);
-        SW_TRY(finish(plan, &o));
+        SW_TRY(finish(plan, &o, false));
     } while (is_over_budget(plan, options));
     return SW_OK;
 }

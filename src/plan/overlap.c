@@ -314,6 +314,14 @@ static int32_t run_before(const struct pass *p, int32_t gather, int32_t at)
                : 0;
 }
 
+/* True if two gathers may be in one batch. */
+static bool travel_together(const struct pass *p, int32_t a, int32_t b)
+{
+    const struct sw_instr *instrs = p->program->instrs;
+    return op_of(p, a)->exchange.group == op_of(p, b)->exchange.group &&
+           instrs[a].turn.once == instrs[b].turn.once;
+}
+
 /* Appends gathers from `from` on, as long as they are in the place of the first, travel together
  * and are ready before instruction `at`. Returns the start of the remaining ones; *elems: elements
  * of those that were added. */
@@ -331,7 +339,7 @@ static int32_t list_place(const struct pass *p, int32_t at, int32_t from, int32_
         }
         const int64_t more = moved_elems(p, op);
         if (sw_ir_block_segment(p->ir, op) != place || !is_ready(p, i, at) ||
-            (*n > 0 && op->exchange.group != op_of(p, members[0])->exchange.group) ||
+            (*n > 0 && !travel_together(p, i, members[0])) ||
             (*elems > 0 && (moves_a_tile(p, first) || moves_a_tile(p, op))) ||
             (op->phase == SW_PHASE_UPDATE && *elems > 0 && *elems + more > update_limit(p))) {
             break; /* the sums of all parameters count as one place and travel in buckets */

@@ -211,6 +211,7 @@ struct sw_instr_turn {
     } chosen;
     /* of the update of the step before: runs only in the first forward, if that update is due */
     bool first_only;
+    bool once;    /* runs only in the first micro-step: what it brings stays for all of them */
     int32_t loop; /* index into the program's loops, from 1; 0 = it runs once */
     /* The instruction of the same loop that must be done with a piece before this one starts the
      * piece `turns` later; -1 = none */
@@ -236,8 +237,7 @@ struct sw_instr {
     /* By queue, the latest instruction that must be complete before this one starts; -1 = no wait.
      * For its own queue: before this one is issued, which limits how many are in flight. */
     int32_t waits[SW_QUEUE_COUNT];
-    /* from this instruction on, the computing thread knows that it is complete */
-    int32_t retired;
+    int32_t retired; /* from this instruction on, the computing thread knows that it is complete */
     struct sw_instr_exchange exchange;
     struct sw_instr_turn turn;
     /* Writes to disk: the latest earlier write to some of the same bytes, which must be done before
@@ -332,10 +332,10 @@ struct sw_program_ports {
 };
 /* Memory of the transients of a program. */
 struct sw_program_peak {
-    /* by tier, the highest address used beyond the persistent part */
-    size_t bytes[SW_TIER_COUNT];
+    size_t bytes[SW_TIER_COUNT]; /* by tier, the highest address beyond the persistent part */
     int32_t instr;     /* instruction at which the sum of live bytes on the device is largest */
     size_t live_bytes; /* transients alive there */
+    size_t kept_bytes; /* weights that stay gathered or loaded for all micro-batches of a step */
 };
 
 struct sw_program {

@@ -127,6 +127,7 @@ static inline int sw_instr_key(const struct sw_instr *instr)
  * they are in one segment and in one block (outside of blocks: in one scope). They share what is
  * gathered or loaded for them. Blocks are counted by their scopes. */
 int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op);
+bool sw_ir_is_in_block(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Puts states, parameters, gradients and activations into their tiers, and adds transfers around
  * the ops that use them. It runs after the update pass. It chooses the tier of every value; a pass
  * that wants another tier must set it afterwards. first: list of the plan's first program, whose
@@ -154,7 +155,10 @@ bool sw_param_leaves(const struct sw_ir *ir, const struct sw_plan_options *optio
 sw_status sw_plan_place_persistent(struct sw_plan *plan, const struct sw_plan_options *options);
 /* Makes the buffers of a program, and places its transients after the persistent part. */
 sw_status sw_program_place(struct sw_plan *plan, struct sw_program *program);
-/* Chooses when collectives start and which travel together. It runs after the schedule. */
+/* Marks gathers and loads of weights that run in the first micro-batch of a step only. It runs
+ * after the schedule. */
+sw_status sw_pass_keep(struct sw_program *program, const struct sw_plan_options *options);
+/* Chooses when collectives start and which travel together. */
 sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cells,
                           const struct sw_plan_options *options);
 /* Chooses when transfers start. It runs after the overlap of collectives. */
@@ -315,6 +319,9 @@ sw_status sw_plan_check_lives(const struct sw_plan *plan, const struct sw_progra
  * its own, and as many slots as their order needs. Receives are first in their phase. */
 sw_status sw_plan_check_phases(const struct sw_program *program,
                                const struct sw_plan_options *options);
+/* Checks that what runs in the first micro-step of a step only brings weights that stay, in memory
+ * of their own. one_round: a step has no other one */
+sw_status sw_plan_check_kept(const struct sw_program *program, bool one_round);
 /* Checks that a loop is loads, a kernel and stores of one piece each, and that a turn has room for
  * a piece. */
 sw_status sw_plan_check_loops(const struct sw_program *program);

@@ -29,12 +29,24 @@ struct sw_instr_range sw_program_range(const struct sw_program *program, enum sw
     return out;
 }
 
-int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
+/* The scope of the block that contains the op; -1 = none. */
+static int32_t block_of(const struct sw_ir *ir, const struct sw_ir_op *op)
 {
     int32_t scope = op->scope;
     while (scope >= 0 && !ir->scopes[scope].is_block) {
         scope = ir->scopes[scope].parent;
     }
+    return scope;
+}
+
+bool sw_ir_is_in_block(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    return block_of(ir, op) >= 0;
+}
+
+int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
+{
+    const int32_t scope = block_of(ir, op);
     const int64_t place = scope >= 0 ? scope : ir->n_scopes + op->scope;
     return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
@@ -55,7 +67,8 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
     struct sw_transfers sum = {0};
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
-        const bool once = op->phase == SW_PHASE_UPDATE || program->micro_batches > 1;
+        const bool once = op->phase == SW_PHASE_UPDATE || program->micro_batches > 1 ||
+                          program->instrs[i].turn.once;
         const int64_t times = once ? 1 : rounds;
         if (sw_ir_is_transfer(op)) {
             const struct sw_ir_value *home = &ir->values[sw_ir_root(ir, op->in[0])];
@@ -77,7 +90,8 @@ int64_t sw_plan_group_bytes(const struct sw_plan *plan, int group)
         for (int32_t i = range.first; phase->action == SW_STEP_RUN && i < range.end; i++) {
             const struct sw_instr *instr = &program->instrs[i];
             const bool runs = (phase->is_last || !instr->last_only) &&
-                              (phase->is_first || !instr->turn.first_only);
+                              (phase->is_first || !instr->turn.first_only) &&
+                              (phase->round == 0 || !instr->turn.once);
             if (runs && sw_instr_exchanges(instr) && instr->exchange.group == group) {
                 sum += sw_instr_traffic(instr, who->n, who->me).sent;
             }

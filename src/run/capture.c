@@ -38,6 +38,17 @@ static int64_t period_of(const struct sw_executor *ex, const struct sw_step_phas
     return sw_min_i64(period, ex->n_rows);
 }
 
+static bool has_once(const struct sw_executor *ex, const struct sw_step_phase *phase)
+{
+    const struct sw_program *program = &ex->plan->programs[phase->program];
+    const struct sw_instr_range range = sw_program_range(program, phase->segment, phase->chunk);
+    bool found = false;
+    for (int32_t i = range.first; i < range.end; i++) {
+        found = found || program->instrs[i].turn.once;
+    }
+    return found;
+}
+
 static bool is_alike(const struct captured_phase *c, const struct sw_step_phase *phase)
 {
     const struct sw_step_phase *like = &c->like;
@@ -46,6 +57,7 @@ static bool is_alike(const struct captured_phase *c, const struct sw_step_phase 
            like->n_micro == phase->n_micro && like->is_last == phase->is_last &&
            like->is_first == phase->is_first && like->runs_on == phase->runs_on &&
            (like->turn > 0) == (phase->turn > 0) &&
+           !(c->begins && (like->round == 0) != (phase->round == 0)) &&
            phase->round % c->period == like->round % c->period;
 }
 
@@ -121,7 +133,8 @@ static sw_status capture_phase(struct sw_executor *ex, const struct sw_step_phas
     SW_TRY_ALLOC(phases, "captured launches");
     capture->phases = phases;
     capture->now = &phases[capture->n_phases++];
-    *capture->now = (struct captured_phase){.like = *like, .period = period_of(ex, like)};
+    *capture->now = (struct captured_phase){
+        .like = *like, .period = period_of(ex, like), .begins = has_once(ex, like)};
     struct sw_walk walk;
     struct sw_event event;
     sw_status st = SW_OK;

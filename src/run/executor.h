@@ -88,6 +88,7 @@ struct captured_run { /* launches that are replayed as one */
 struct captured_phase {
     struct sw_step_phase like; /* other phases differ only in their round, by this period */
     int64_t period;
+    bool begins; /* the first micro-batch of a step has instructions that others lack */
     struct captured_run *runs; /* [n_runs] in the order of the walk */
     int n_runs;
 };

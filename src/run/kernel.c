@@ -147,8 +147,9 @@ static sw_status poison_dead(struct sw_executor *ex, const struct sw_walk *at)
     const struct dying *dying = &ex->programs[program - ex->plan->programs].dying;
     for (int32_t b = dying->first[at->instr]; b >= 0; b = dying->next[b]) {
         const struct sw_buffer *buffer = &program->buffers[b];
-        /* in a pipeline: other phases may use it, or messages */
-        const bool is_shared = at->phase->runs_on && buffer->first == 0 &&
+        /* later phases may use it, or messages of a pipeline */
+        const bool goes_on = at->phase->runs_on || !at->phase->is_last;
+        const bool is_shared = goes_on && buffer->first == 0 &&
                                buffer->last == program->segment_first[SW_SEGMENT_UPDATE] - 1;
         if (is_shared) {
             continue;

@@ -51,8 +51,8 @@ sw_status sw_trace_open(const struct sw_plan *plan, int64_t steps, int64_t round
     int64_t most[N_LISTS] = {[STEPS] = 1};
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const bool once =
-            instr->segment >= SW_SEGMENT_UPDATE || instr->last_only || instr->turn.first_only;
+        const bool once = instr->segment >= SW_SEGMENT_UPDATE || instr->last_only ||
+                          instr->turn.first_only || instr->turn.once;
         const int64_t times = (once ? 1 : rounds) * sw_instr_pieces(program, instr);
         most[instr->queue] += times;
         /* waits for earlier instructions, for its own issue, and for inline work */

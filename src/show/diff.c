@@ -81,7 +81,8 @@ static sw_status exchanged_by(struct sw_diff *d, const struct sw_dumped *plan, i
             const struct sw_dumped_instr *instr =
                 sw_dumped_instr(plan, program->instruction_list.first + i);
             const bool once = program->micro_batches > 1 || instr->last_only || instr->first_only ||
-                              instr->segment == word[UPDATE] || instr->segment == word[COMMIT];
+                              instr->once || instr->segment == word[UPDATE] ||
+                              instr->segment == word[COMMIT];
             int64_t bytes = 0;
             for (int v = SW_VERB_REDUCE; v < SW_VERB_COUNT; v++) {
                 bytes = instr->verb == exchanges[v] ? instr->bytes : bytes;

@@ -111,6 +111,7 @@ enum sw_compare {
     X(predicate, TEXT, MAY, WAITS, predicate_of(instr))                                            \
     X(last_only, FLAG, MAY, WAITS, instr->last_only)                                               \
     X(first_only, FLAG, MAY, WAITS, instr->turn.first_only)                                        \
+    X(once, FLAG, MAY, WAITS, instr->turn.once)                                                    \
     X(if_chosen, COUNT, MAY, WAITS, instr->turn.chosen.n)                                          \
     X(kernel, TEXT, MAY, WORK, instr->about->kernel.path)                                          \
     X(attributes, ANY, MAY, WORK, sw_write_attributes(op, out))                                    \
@@ -131,6 +132,7 @@ enum sw_compare {
     X(recomputed_blocks, NUMBER, MAY, ROW, program->recomputed.blocks)                             \
     X(transient_bytes, NUMBER, NEEDED, ROW, program->peak.bytes[SW_TIER_DEVICE])                   \
     X(peak_live_bytes, NUMBER, NEEDED, ROW, program->peak.live_bytes)                              \
+    X(kept_bytes, COUNT, MAY, ROW, program->peak.kept_bytes)                                       \
     X(peak_instruction, NUMBER, NEEDED, ROW, program->peak.instr)                                  \
     X(inputs, ANY, MAY, OTHER, write_inputs(full ? program : NULL, out))                           \
     X(outputs, ANY, MAY, OTHER, write_outputs(full ? program : NULL, out))                         \

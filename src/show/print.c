@@ -69,6 +69,11 @@ static void print_program(const struct sw_plan *plan, const struct sw_program *p
             sw_format_bytes(text[0], sizeof text[0], (double)program->peak.bytes[SW_TIER_DEVICE]),
             sw_format_bytes(text[1], sizeof text[1], (double)program->peak.live_bytes),
             program->peak.instr, about->name, about->where);
+        if (program->peak.kept_bytes > 0) {
+            sw_str_printf(
+                out, "  weights that stay from one micro-batch to the next: %s\n",
+                sw_format_bytes(text[0], sizeof text[0], (double)program->peak.kept_bytes));
+        }
         sw_str_puts(out, "  largest at the peak: ");
         sw_plan_largest(program, 5, out);
         sw_str_putc(out, '\n');

@@ -102,6 +102,7 @@ static sw_status count_transients(const struct sw_program *program, size_t held[
 /* How often a parameter travels. */
 struct trips {
     int dense, sparse, gathers[3]; /* gathers by phase */
+    int once[3];                   /* of these, how many serve all micro-batches */
     int64_t padded;
 };
 
@@ -153,6 +154,7 @@ static void add_trip(struct count *c, int32_t i, enum sw_sent kind, int64_t time
         *(moved.is_row_sparse ? &trips->sparse : &trips->dense) += is_first;
     } else {
         trips->gathers[kind - SW_SENT_FORWARD]++;
+        trips->once[kind - SW_SENT_FORWARD] += instr->turn.once;
     }
 }
 
@@ -165,7 +167,7 @@ static void add_exchange(struct count *c, int32_t i, struct sw_plan_table *out)
     const struct sw_group *group = &c->plan->groups[instr->exchange.group];
     const enum sw_sent kind =
         kind_of_exchange(instr, phase, sw_instr_exchanged(c->program, i).param);
-    const int64_t runs = phase == SW_PHASE_UPDATE ? 1 : c->runs;
+    const int64_t runs = phase == SW_PHASE_UPDATE || instr->turn.once ? 1 : c->runs;
     if (kind < SW_SENT_STATS) {
         add_trip(c, i, kind, (group->n - 1) * runs, &out->sent[kind]);
     }
@@ -209,10 +211,11 @@ static void add_formulas(const struct count *c, sw_value param, struct sw_plan_t
     split(&out->sent[SW_SENT_GRADS], elems, trips, trips->dense, trips->sparse,
           sw_sums_before_reducing(c->options) ? grad : m * grad);
     if (stage == 3) {
-        split(&out->sent[SW_SENT_FORWARD], elems, trips, trips->gathers[SW_PHASE_FORWARD], 0,
-              runs * work);
-        split(&out->sent[SW_SENT_BACKWARD], elems, trips, trips->gathers[SW_PHASE_BACKWARD], 0,
-              runs * work);
+        for (int phase = SW_PHASE_FORWARD; phase <= SW_PHASE_BACKWARD; phase++) {
+            struct sw_sent_parts *parts = &out->sent[SW_SENT_FORWARD + phase];
+            split(parts, elems, trips, trips->gathers[phase], 0, runs * work);
+            parts->stays += (runs - 1) * work * (double)(trips->padded * trips->once[phase]);
+        }
         const int kept = trips->gathers[SW_PHASE_UPDATE];
         out->sent[SW_SENT_UPDATE].kept += (double)(elems * kept) * work;
         out->sent[SW_SENT_UPDATE].padding += (double)((trips->padded - elems) * kept) * work;

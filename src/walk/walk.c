@@ -22,6 +22,7 @@ static bool is_left_out(const struct sw_walk *w, const struct sw_instr *instr)
                       instr->n_in > 2; /* the micro-batch has their numbers */
     return (instr->last_only && !w->phase->is_last) ||
            (instr->turn.first_only && !w->phase->is_first) ||
+           (instr->turn.once && w->phase->round > 0) ||
            ((rows || instr->verb == SW_VERB_KERNEL) && instr->micro >= w->phase->n_micro);
 }
 

@@ -86,8 +86,9 @@ static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **o
         "{\"train_micro_batch_size_per_gpu\": %d, \"gradient_clipping\": %s, "
         "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01%s}}, %s\"spillway\": "
-        "{\"micro_batches\": %d, \"threads\": 1, \"schedule\": \"%s\", \"partition\": %s, "
-        "\"chunks\": %d, \"mesh\": {\"pipe\": %d}%s}}",
+        "{\"micro_batches\": %d, \"threads\": 1, \"device_memory\": \"1GiB\", "
+        "\"schedule\": \"%s\", \"partition\": %s, \"chunks\": %d, "
+        "\"mesh\": {\"pipe\": %d}%s}}",
         B, job->no_clip ? "0" : "0.5", job->stage, job->zero ? job->zero : "",
         job->optimizer ? job->optimizer : "AdamW", job->params ? job->params : "",
         job->more ? job->more : "", job->micro_batches,
@@ -211,6 +212,16 @@ static sw_status check_tiles(const struct job *job, const sw_engine *e)
     return is_tiled ? SW_OK : SW_FAIL(SW_E_ARG, "the table is whole");
 }
 
+/* Slices of weights that each micro-batch gathers again begin phases with a wait. */
+static sw_status check_stays(const struct job *job, const sw_engine *e)
+{
+    const bool gathers = job->stage == 3 && job->data > 1 && job->micro_batches > job->data &&
+                         !job->zero && !job->block;
+    return !gathers || e->plan->programs[0].peak.kept_bytes > 0
+               ? SW_OK
+               : SW_FAIL(SW_E_ARG, "no weights stay for all micro-batches");
+}
+
 static sw_status train(void *ctx, sw_comm *comm)
 {
     struct outcome *out = ctx;
@@ -219,6 +230,7 @@ static sw_status train(void *ctx, sw_comm *comm)
     struct sw_step_report report;
     sw_status st = open_engine(job, comm, &e);
     st = st < 0 ? st : check_tiles(job, e);
+    st = st < 0 ? st : check_stays(job, e);
     st = st >= 0 && job->load ? sw_load(e, job->load) : st;
     for (int i = 0; st >= 0 && i < STEPS; i++) {
         st = test_train_step(e, job->micro_batches, B, T, V, &report);

@@ -91,8 +91,8 @@ static int64_t planned_bytes(const sw_engine *e)
     sum += e->plan->update.two_slots ? (int64_t)sizeof(int64_t) : 0; /* the vote on the step */
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const bool once =
-            program->micro_batches > 1 || instr->last_only || instr->segment >= SW_SEGMENT_UPDATE;
+        const bool once = program->micro_batches > 1 || instr->last_only || instr->turn.once ||
+                          instr->segment >= SW_SEGMENT_UPDATE;
         if (instr->verb >= SW_VERB_REDUCE) {
             sum += (once ? 1 : e->sizes.rounds) * sw_instr_sent_bytes(instr);
         }
@@ -144,7 +144,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         "{\"train_micro_batch_size_per_gpu\": %d, %s%s \"gradient_clipping\": %s, "
         "\"zero_optimization\": {\"stage\": %d, \"stage3_param_persistence_threshold\": 30%s}, "
         "\"optimizer\": {\"type\": \"%s\", \"params\": {\"lr\": 0.01, \"weight_decay\": 0.1%s}}, "
-        "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, "
+        "\"spillway\": {\"micro_batches\": %d, \"threads\": 1, \"decay_1d\": false, %s"
         "\"frozen\": [\"*.h.1.ln_2.weight\"]%s}}",
         B, job->sparse ? "\"sparse_gradients\": true, " : "", job->precision,
         job->no_clipping ? "0" : "0.5", job->stage, job->zero ? job->zero : "",
@@ -154,7 +154,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         job->lamb    ? ", \"min_coeff\": 0"
         : job->coded ? ", \"min_8bit_size\": 100"
                      : "",
-        job->k, job->more);
+        job->k, job->ranks > 1 ? "\"device_memory\": \"1GiB\", " : "", job->more);
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = model_path,
                                               .inputs.seq_len = T,
@@ -166,6 +166,11 @@ static sw_status train(void *ctx, sw_comm *comm)
     if (st >= 0 && e->plan->n_tiled != job->n_tiled) {
         st = SW_FAIL(SW_E_ARG, "%d ranks: %d parameters in tiles, wanted %d", job->ranks,
                      e->plan->n_tiled, job->n_tiled);
+    }
+    const bool stays =
+        job->stage == 3 && job->ranks > 1 && job->k > job->ranks && !job->zero && *job->more == 0;
+    if (st >= 0 && stays && e->plan->programs[0].peak.kept_bytes == 0) {
+        st = SW_FAIL(SW_E_ARG, "%d ranks: no weights stay for all micro-batches", job->ranks);
     }
     if (st >= 0 && job->load) {
         st = sw_load(e, job->load);

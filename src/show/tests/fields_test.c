@@ -12,7 +12,7 @@
 
 /* ---- plans ---- */
 
-enum { N_PLANS = 8, MOST_ROWS = 160 };
+enum { N_PLANS = 9, MOST_ROWS = 160 };
 static struct sw_str dumps[N_PLANS];
 
 /* Matrices that are large enough for an update in a loop, a lookup of few rows, strided views. */
@@ -155,6 +155,11 @@ static int make_plans(void **state)
     o.policy.clipped_update = SW_CLIPPED_NEXT_FORWARD;
     o.clip = 1;
     dump_plan(&o, wide(), &dumps[7]);
+    o = options(2, 3, 4);
+    o.overlap = true;
+    o.limits.max_live_elems = 1 << 14;
+    o.policy.budget[SW_TIER_DEVICE] = 1 << 30;
+    dump_plan(&o, tower(SW_BF16, TIED, true), &dumps[8]);
     return 0;
 }
 

@@ -15,8 +15,8 @@ static int64_t sent_by_instructions(const struct sw_plan *plan, int64_t rounds)
     int64_t sum = 0;
     for (int32_t i = 0; i < program->n_instrs; i++) {
         const struct sw_instr *instr = &program->instrs[i];
-        const bool once =
-            program->micro_batches > 1 || instr->last_only || instr->segment >= SW_SEGMENT_UPDATE;
+        const bool once = program->micro_batches > 1 || instr->last_only || instr->turn.once ||
+                          instr->segment >= SW_SEGMENT_UPDATE;
         if (instr->verb >= SW_VERB_REDUCE) {
             sum += (once ? 1 : rounds) * sw_instr_sent_bytes(instr) *
                    (plan->groups[instr->exchange.group].n - 1);
@@ -68,8 +68,8 @@ static void check_parts(const struct sw_plan_table *t)
 {
     for (int k = 0; k < SW_SENT_STATS; k++) {
         const struct sw_sent_parts *p = &t->sent[k];
-        assert_true(fabs(p->formula + p->second + p->sparse + p->kept + p->padding - p->spared +
-                         p->matrices - (double)p->bytes) < 0.5);
+        assert_true(fabs(p->formula + p->second + p->sparse + p->kept + p->padding - p->spared -
+                         p->stays + p->matrices - (double)p->bytes) < 0.5);
     }
 }
 
@@ -167,6 +167,25 @@ static void vertical_is_its_formula(void **state)
             assert_int_equal(3 * t.sent[SW_SENT_FORWARD].bytes, h.sent[SW_SENT_FORWARD].bytes);
             assert_int_equal(3 * t.sent[SW_SENT_BACKWARD].bytes, h.sent[SW_SENT_BACKWARD].bytes);
         }
+    }
+}
+
+/* Weights that stay for all micro-batches are sent once, with their padding. */
+static void what_stays_is_a_part_of_its_own(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        struct sw_plan_options o = options(ranks, 3, 3 * ranks);
+        o.overlap = true;
+        const struct sw_plan_table without = tabulate(tower(SW_F32, TIED | BIAS, false), &o);
+        o.limits.max_live_elems = 1 << 14;
+        o.policy.budget[SW_TIER_DEVICE] = 1 << 30;
+        const struct sw_plan_table with = tabulate(tower(SW_F32, TIED | BIAS, false), &o);
+        for (int k = SW_SENT_FORWARD; k <= SW_SENT_BACKWARD; k++) {
+            assert_true(without.sent[k].stays == 0 && with.sent[k].stays > 0);
+            assert_true((double)(without.sent[k].bytes - with.sent[k].bytes) == with.sent[k].stays);
+        }
+        check_parts(&with);
     }
 }
 
@@ -315,6 +334,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kinds_add_up_everywhere),
     cmocka_unit_test(sent_is_the_formula_where_it_holds),
     cmocka_unit_test(vertical_is_its_formula),
+    cmocka_unit_test(what_stays_is_a_part_of_its_own),
     cmocka_unit_test(further_uses_stand_apart),
     cmocka_unit_test(momentum_of_matrices_is_a_part_of_its_own),
     cmocka_unit_test(other_exchanges_have_a_kind_of_their_own),

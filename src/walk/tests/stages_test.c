@@ -33,7 +33,9 @@ struct mesh {
     enum sw_tier grads; /* outside of the device, LOSSES comes before backward ends */
 };
 
-static struct sw_plan *plan_of(const struct mesh *m, int me)
+/* room: elements that are gathered ahead, or stay, and then weights are slices; budget: of device
+ * memory, 0 = none */
+static struct sw_plan *plan_with(const struct mesh *m, int me, int64_t room, size_t budget)
 {
     const int parts = m->pipe * (m->chunks > 1 ? m->chunks : 1);
     int bounds[MOST_PARTS + 1];
@@ -45,20 +47,29 @@ static struct sw_plan *plan_of(const struct mesh *m, int me)
                    .schedule = m->schedule,
                    .chunks = m->chunks,
                    .grads_tier = m->grads,
-                   .stage = m->data > 1},
-        .limits = {.reduce_bucket_elems = 1 << 14, .allgather_bucket_elems = 1 << 14},
+                   .budget[SW_TIER_DEVICE] = budget,
+                   .prefetch_elems = room,
+                   .stage = room > 0 ? 3 : m->data > 1},
+        .limits = {.max_live_elems = room,
+                   .reduce_bucket_elems = 1 << 14,
+                   .allgather_bucket_elems = 1 << 14},
         .overlap = true,
         .clip = 1,
         .rule = &test_adam,
         .kernel_set = "test",
         .mesh.size = {[SW_AXIS_PIPE] = m->pipe, [SW_AXIS_DATA] = m->data},
         .me = me,
-        .stage_blocks = bounds};
+        .stage_blocks = m->pipe > 1 ? bounds : NULL};
     sw_partition_uniform(m->blocks, parts, bounds);
     if (plan_once(&spec, 1, &options, &plan) < 0) {
         fail_msg("%s", sw_error_message());
     }
     return plan;
+}
+
+static struct sw_plan *plan_of(const struct mesh *m, int me)
+{
+    return plan_with(m, me, 0, 0);
 }
 
 /* Rates at which products take nearly all of the time; sent: bytes per second of exchanges. */
@@ -251,6 +262,7 @@ struct flight {
 struct shadow {
     const struct sw_plan *plan;
     int64_t *holds; /* [units] tag of the buffer and the micro-batch; 0 = nothing */
+    bool *stays;    /* [n_buffers] what the first micro-batch gathers is there for all of them */
     struct flight flights[64];
     int n_flights;
 };
@@ -297,6 +309,7 @@ static void touch(struct shadow *s, const struct sw_walk *at, const struct sw_op
     const struct sw_instr *instr = &at->program->instrs[at->instr];
     const bool travels = instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV;
     const int32_t b = buffer_of(at->program, at->instr, operand);
+    const int64_t round = b >= 0 && s->stays[b] ? 0 : at->phase->round;
     const int64_t index[SW_RING_COUNT] = {[SW_RING_MICRO] = at->phase->round};
     if (b < 0 || operand->bytes == 0) {
         return;
@@ -306,9 +319,9 @@ static void touch(struct shadow *s, const struct sw_walk *at, const struct sw_op
     check_flights(s, first, end, writes, travels ? at->needs : none);
     for (size_t u = first / UNIT; u <= (end - 1) / UNIT; u++) {
         if (writes) {
-            s->holds[u] = tag_of(b, at->phase->round);
+            s->holds[u] = tag_of(b, round);
         } else {
-            assert_true(s->holds[u] == tag_of(b, at->phase->round));
+            assert_true(s->holds[u] == tag_of(b, round));
         }
     }
     if (travels) {
@@ -325,6 +338,11 @@ static void issue(struct shadow *s, const struct sw_walk *at)
     const int n = instr->verb == SW_VERB_KERNEL ? n_in + instr->n_out : 1;
     for (int k = 0; k < n; k++) {
         touch(s, at, &operands[k], k >= n_in);
+    }
+    for (int32_t k = 0; instr->verb == SW_VERB_GATHER && k < instr->exchange.batch; k++) {
+        struct sw_walk inside = *at;
+        inside.instr += k;
+        touch(s, &inside, &at->program->operands[instr[k].operands + 1], true);
     }
 }
 
@@ -349,6 +367,18 @@ static void land(struct shadow *s, enum sw_queue queue, int64_t until)
     s->n_flights = n;
 }
 
+static void find_what_stays(const struct sw_program *program, bool *stays)
+{
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const struct sw_instr *instr = &program->instrs[i];
+        const int32_t b =
+            instr->turn.once ? buffer_of(program, i, &program->operands[instr->operands + 1]) : -1;
+        if (b >= 0) {
+            stays[b] = true;
+        }
+    }
+}
+
 /* Walks forward and backward of a stage, and checks every access. */
 static void walk_memory(const struct sw_plan *plan)
 {
@@ -356,6 +386,8 @@ static void walk_memory(const struct sw_plan *plan)
     struct sw_walk walk;
     struct sw_event event;
     s.holds = calloc(plan->tier_bytes[SW_TIER_DEVICE] / UNIT + 1, sizeof *s.holds);
+    s.stays = calloc((size_t)plan->programs[0].n_buffers + 1, sizeof *s.stays);
+    find_what_stays(&plan->programs[0], s.stays);
     sw_walk_begin(&walk, plan, plan->step.phases, plan->step.n_phases);
     do {
         sw_walk_next(&walk, &event);
@@ -372,6 +404,7 @@ static void walk_memory(const struct sw_plan *plan)
         }
     } while (event.kind != SW_EVENT_END && walk.phase->segment < SW_SEGMENT_UPDATE);
     free(s.holds);
+    free(s.stays);
 }
 
 static void messages_share_no_byte_with_what_runs(void **state)
@@ -388,6 +421,72 @@ static void messages_share_no_byte_with_what_runs(void **state)
                     sw_plan_close(plan);
                 }
             }
+        }
+    }
+}
+
+enum { ROOM = 1 << 18, AMPLE = 1 << 30 };
+
+/* Gathered weights are where their readers are, in each phase, and those that stay are what the
+ * first micro-batch has gathered. */
+static void weights_stay_where_they_are(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        for (int m = 2; m <= 7; m += 5) {
+            const int chunks = schedules[i] == SW_STEP_INTERLEAVED ? 2 : 1;
+            const struct mesh mesh = {2, 2, 4 * chunks, m, schedules[i], chunks, 0};
+            for (int s = 0; s < 2; s++) {
+                struct sw_plan *plan = plan_with(&mesh, s * 2, ROOM, AMPLE);
+                assert_true(plan->programs[0].peak.kept_bytes > 0);
+                walk_memory(plan);
+                sw_plan_close(plan);
+            }
+        }
+    }
+}
+
+/* Opens the stages with weights that stay, and within a budget that has no room for them. */
+static void open_both(const struct mesh *m, int64_t room, struct sw_clock_rank *with,
+                      struct sw_clock_rank *without)
+{
+    for (int s = 0; s < m->pipe; s++) {
+        struct sw_plan *stays = plan_with(m, s * m->data, room, AMPLE);
+        struct sw_plan *goes =
+            plan_with(m, s * m->data, room, stays->tier_bytes[SW_TIER_DEVICE] - 1);
+        assert_int_equal(goes->programs[0].peak.kept_bytes, 0);
+        assert_int_equal(goes->ahead.prefetch_elems, stays->ahead.prefetch_elems);
+        with[s] = (struct sw_clock_rank){.plan = stays};
+        without[s] = (struct sw_clock_rank){.plan = goes};
+    }
+}
+
+/* Whatever the wire, a step is faster than one in which each phase waits for its first block. Where
+ * a gather is shorter than the work on a block, all of these waits are saved but the first two. */
+static void phases_begin_with_weights_that_stay(void **state)
+{
+    (void)state;
+    const double gather = 2.0 * 64 * 256 * sizeof(float) / 2; /* bytes */
+    for (int i = 0; i < 5; i++) {
+        const bool is_cut = i < 4;
+        const enum sw_step_schedule schedule = is_cut ? schedules[i] : SW_STEP_HORIZONTAL;
+        const int chunks = schedule == SW_STEP_INTERLEAVED ? 2 : 1;
+        const struct mesh m = {is_cut ? 2 : 1, 2, 8, 4, schedule, chunks, 0};
+        for (int k = 0; k < 2; k++) {
+            struct sw_clock_rank with[MOST_STAGES], without[MOST_STAGES];
+            open_both(&m, k == 0 ? ROOM : 70000, with, without);
+            for (double sent = 1e6; sent < 1e10; sent *= 10) {
+                const struct sw_speeds speeds = speeds_of(sent, 1e-6);
+                const double less = predict(with, m.pipe, &speeds);
+                const double more = predict(without, m.pipe, &speeds);
+                const double least = sent < 1e8 ? 0 : 2 * (m.micro_batches - 1) * gather / sent;
+                if (more - less <= least) {
+                    fail_msg("schedule %d at %g bytes/s: %g s, and %g s where nothing stays", i,
+                             sent, less, more);
+                }
+            }
+            close_ranks(with, m.pipe);
+            close_ranks(without, m.pipe);
         }
     }
 }
@@ -564,6 +663,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(spans_tell_what_ran),
     cmocka_unit_test(no_schedule_deadlocks),
     cmocka_unit_test(messages_share_no_byte_with_what_runs),
+    cmocka_unit_test(weights_stay_where_they_are),
+    cmocka_unit_test(phases_begin_with_weights_that_stay),
     cmocka_unit_test(equal_stages_idle_while_they_fill_and_drain),
     cmocka_unit_test(messages_hide_behind_phases),
     cmocka_unit_test(folded_micro_batches_pass_like_those_that_are_walked),
