@@ -8,21 +8,22 @@
 
 /* ---- the cut ---- */
 
-enum { LONG_STEPS = 24 };             /* most steps without chunks: 768 terms */
-enum { CHUNK_STEPS = 16 };            /* steps of a chunk: 512 terms */
-enum { SUMS = 512 * 512 };            /* most sums of an item with chunks: 1 MiB */
-enum { RESIDENT_BYTES = 1280 << 10 }; /* most of the packed columns of an item without chunks */
-enum { SHARED_BYTES = 8 << 20 };      /* limit of what is packed for all items */
-enum { ALIASING_BYTES = 4096 };       /* rows so far apart share sets of the L1 cache */
+enum { LONG_STEPS = 24 };            /* most steps without chunks: 768 terms */
+enum { CHUNK_STEPS = 16 };           /* steps of a chunk: 512 terms */
+enum { SUMS = 512 * 512 };           /* most sums of an item with chunks: 1 MiB */
+enum { RESIDENT_BYTES = 800 << 10 }; /* most of the packed columns of an item without chunks */
+enum { SHARED_BYTES = 8 << 20 };     /* limit of what is packed for all items */
+enum { ALIASING_BYTES = 2048 };      /* rows so far apart share sets of the L1 cache */
 
 /* Relative time. An item first loads its columns and its rows from the L3 cache or from memory,
- * which takes as long as multiplying with about 96 rows or columns. At the end some threads wait
- * for others. */
+ * which takes as long as multiplying with about 96 rows or columns; so does packing rows that are
+ * stored by terms. At the end some threads wait for others. */
 static double cost(const struct cpu_dots *d, int64_t threads)
 {
     const int64_t items = sw_ceil_div(d->whole.m, d->mb) * sw_ceil_div(d->whole.n, d->nb);
     const double rounds = (double)sw_ceil_div(items, threads) + 0.1;
-    return rounds * (double)(d->mb * d->nb) * (1 + 96.0 / (double)d->mb + 96.0 / (double)d->nb);
+    const double rows = d->whole.ta ? 2 * 96 : 96;
+    return rounds * (double)(d->mb * d->nb) * (1 + 96.0 / (double)d->mb + rows / (double)d->nb);
 }
 
 static bool fits(const struct cpu_dots *d)
@@ -83,7 +84,7 @@ static size_t right_bytes(const struct cpu_dots *d)
 
 static size_t sums_bytes(const struct cpu_dots *d)
 {
-    return (size_t)((d->chunk < d->steps ? d->mb : 2 * DOT_EDGE) * d->nb) * sizeof(float);
+    return (size_t)(d->chunk < d->steps ? d->mb * d->nb : 2 * DOT_EDGE * d->part) * sizeof(float);
 }
 
 /* Sets the steps of k terms. */
@@ -176,51 +177,55 @@ static void pack_item(void *ctx, int64_t i_item, int i_worker)
 
 /* ---- items ---- */
 
-/* Finished sums of a panel of rows. They are handed to the sink beside the steps of the next one. A
- * row's results are stored one after the other, as the prefetchers of the caches expect. */
-struct pending {
+/* What is done beside the steps: the finished sums of the group of columns before are handed to the
+ * sink while they are in the L1 cache, and the rows of the next panel are prefetched. */
+struct beside {
     const struct cpu_dots_run *run;
-    struct cpu_block block; /* m = 0: none */
+    struct cpu_block block; /* a group: `part` columns of a panel of rows. m = 0: none */
     const float *c;         /* its blocks, one after the other */
-    int64_t part;           /* columns of a part of a row */
-    int64_t unit, units;    /* parts that are done, and all */
-    int64_t step, steps;    /* of the panel that is computed now */
-    const char *next;       /* rows of the next panel, to be prefetched: lines of 64 bytes */
-    int64_t line, lines, lines_of_row;
+    int64_t row;            /* rows that are done */
+    int64_t step, steps;    /* of the group that is computed now */
+    const char *next;       /* rows of the next panel: lines of 64 bytes */
+    int64_t line, lines, lines_of_row, column; /* `column`: lines that are done of a row */
+    int64_t panel_step, panel_steps;
     size_t row_bytes;
 };
 
-static void hand_over(struct pending *p)
+static void hand_over(struct beside *p)
 {
-    const int64_t groups = sw_ceil_div(p->block.n, p->part);
-    const int64_t row = p->unit / groups, column = p->unit % groups * p->part;
-    const struct cpu_block part = {.i = p->block.i + row,
-                                   .j = p->block.j + column,
-                                   .m = 1,
-                                   .n = sw_min_i64(p->part, p->block.n - column)};
-    p->run->sink(p->run->ctx, &part, p->c + column / DOT_EDGE * DOT_ELEMS + row * DOT_EDGE);
-    p->unit++;
+    const struct cpu_block row = {
+        .i = p->block.i + p->row, .j = p->block.j, .m = 1, .n = p->block.n};
+    p->run->sink(p->run->ctx, &row, p->c + p->row * DOT_EDGE);
+    p->row++;
+}
+
+static void prefetch_line(struct beside *p)
+{
+    __builtin_prefetch(p->next + p->column * TILE_ROW_BYTES, 0, 2);
+    p->line++;
+    if (++p->column == p->lines_of_row) {
+        p->column = 0;
+        p->next += p->row_bytes;
+    }
 }
 
 static void beside(void *ctx, int64_t i_step)
 {
-    struct pending *p = ctx;
+    struct beside *p = ctx;
     (void)i_step;
     p->step++;
-    while (p->unit < p->units && p->unit * p->steps < p->step * p->units) {
+    p->panel_step++;
+    while (p->row < p->block.m && p->row * p->steps < p->step * p->block.m) {
         hand_over(p);
     }
-    while (p->line < p->lines && p->line * p->steps < p->step * p->lines) {
-        __builtin_prefetch(p->next + (size_t)(p->line / p->lines_of_row) * p->row_bytes +
-                               p->line % p->lines_of_row * TILE_ROW_BYTES,
-                           0, 2);
-        p->line++;
+    while (p->line < p->lines && p->line * p->panel_steps < p->panel_step * p->lines) {
+        prefetch_line(p);
     }
 }
 
-static void finish(struct pending *p)
+static void finish(struct beside *p)
 {
-    while (p->unit < p->units) {
+    while (p->row < p->block.m) {
         hand_over(p);
     }
 }
@@ -231,8 +236,9 @@ struct item {
     char *left, *right;     /* scratch */
     float *sums;
     int64_t chunk, steps;
+    int64_t n_groups;    /* so far */
     const char *columns; /* packed, of this chunk */
-    struct pending pending;
+    struct beside beside;
 };
 
 /* Sets the left operand of the rows that begin at `row` of the item. */
@@ -261,10 +267,10 @@ static void choose_left(const struct item *it, int64_t row, struct cpu_dot *dot)
 static void look_ahead(struct item *it, int64_t row)
 {
     const struct cpu_dots *d = it->job->dots;
-    struct pending *p = &it->pending;
+    struct beside *p = &it->beside;
     const int64_t next = row + DOT_EDGE, i = it->block.i + next;
     const int64_t term = it->chunk * d->chunk * TILE_TERMS;
-    p->line = p->lines = 0;
+    p->line = p->lines = p->column = 0;
     if (next >= it->block.m) {
         return;
     }
@@ -286,49 +292,66 @@ static void load_before(const struct item *it, const struct cpu_block *block, fl
     }
 }
 
-/* Sums of a panel: all panels of an item are kept from chunk to chunk, else two in turn. */
-static float *sums_of(const struct item *it, int64_t row)
+/* Sums of the next group of columns of a panel: all sums of an item are kept from chunk to chunk,
+ * else those of two groups in turn. */
+static float *next_sums(struct item *it, int64_t row, int64_t column)
 {
     const struct cpu_dots *d = it->job->dots;
-    const int64_t panel = row / DOT_EDGE;
-    return it->sums + (d->chunk < d->steps ? panel : panel & 1) * DOT_EDGE * d->nb;
+    if (d->chunk < d->steps) {
+        return it->sums + row * d->nb + column * DOT_EDGE;
+    }
+    return it->sums + (it->n_groups++ & 1) * DOT_EDGE * d->part;
 }
 
-/* Computes the blocks of a panel of rows. */
-static void run_panel(struct item *it, int64_t row)
+/* Computes the blocks of a group of columns of a panel of rows. */
+static void run_group(struct item *it, const struct cpu_dot *left, const struct cpu_block *group)
 {
     const struct cpu_dots *d = it->job->dots;
     const struct cpu_dots_run *run = it->job->run;
-    struct pending *p = &it->pending;
-    struct cpu_block block = {.i = it->block.i + row,
-                              .j = it->block.j,
-                              .m = sw_min_i64(DOT_EDGE, it->block.m - row),
-                              .n = it->block.n};
-    struct cpu_dot dot = {.steps = it->steps,
-                          .adds = it->chunk > 0 || run->before,
-                          .c = sums_of(it, row),
-                          .side = beside,
-                          .ctx = p};
+    struct beside *p = &it->beside;
+    struct cpu_dot dot = *left;
+    const int64_t row = group->i - it->block.i, first = group->j - it->block.j;
+    float *c = next_sums(it, row, first);
     p->step = 0;
-    p->steps = it->steps * sw_ceil_div(block.n, DOT_EDGE);
-    look_ahead(it, row);
-    choose_left(it, row, &dot);
-    for (int64_t column = 0; column < block.n; column += DOT_EDGE, dot.c += DOT_ELEMS) {
-        dot.b[0] = it->columns + tiles_bytes(column, it->steps);
+    p->steps = it->steps * sw_ceil_div(group->n, DOT_EDGE);
+    for (int64_t column = 0; column < group->n; column += DOT_EDGE) {
+        dot.c = c + column * DOT_EDGE;
+        dot.b[0] = it->columns + tiles_bytes(first + column, it->steps);
         dot.b[1] = (const char *)dot.b[0] + (size_t)it->steps * TILE_BYTES;
         if (it->chunk == 0 && run->before) {
-            const struct cpu_block part = {block.i, block.j + column, block.m,
-                                           sw_min_i64(DOT_EDGE, block.n - column)};
+            const struct cpu_block part = {group->i, group->j + column, group->m,
+                                           sw_min_i64(DOT_EDGE, group->n - column)};
             load_before(it, &part, dot.c);
         }
         d->kernel->block(&dot);
     }
     finish(p);
     if ((it->chunk + 1) * d->chunk >= d->steps) {
-        p->block = block;
-        p->c = sums_of(it, row);
-        p->unit = 0;
-        p->units = block.m * sw_ceil_div(block.n, p->part);
+        p->block = *group;
+        p->c = c;
+        p->row = 0;
+    }
+}
+
+/* Computes the blocks of a panel of rows. */
+static void run_panel(struct item *it, int64_t row)
+{
+    const struct cpu_dots *d = it->job->dots;
+    struct beside *p = &it->beside;
+    struct cpu_dot left = {.steps = it->steps,
+                           .adds = it->chunk > 0 || it->job->run->before,
+                           .side = beside,
+                           .ctx = p};
+    p->panel_step = 0;
+    p->panel_steps = it->steps * sw_ceil_div(it->block.n, DOT_EDGE);
+    look_ahead(it, row);
+    choose_left(it, row, &left);
+    for (int64_t column = 0; column < it->block.n; column += d->part) {
+        const struct cpu_block group = {.i = it->block.i + row,
+                                        .j = it->block.j + column,
+                                        .m = sw_min_i64(DOT_EDGE, it->block.m - row),
+                                        .n = sw_min_i64(d->part, it->block.n - column)};
+        run_group(it, &left, &group);
     }
 }
 
@@ -357,7 +380,7 @@ static void run_item(void *ctx, int64_t i_item, int i_worker)
                       .left = scratch,
                       .right = scratch + left_bytes(d),
                       .sums = (float *)(scratch + left_bytes(d) + right_bytes(d)),
-                      .pending = {.run = run, .part = d->part}};
+                      .beside = {.run = run}};
     if (d->kernel->begin) {
         d->kernel->begin();
     }
@@ -372,7 +395,7 @@ static void run_item(void *ctx, int64_t i_item, int i_worker)
             run_panel(&it, row);
         }
     }
-    finish(&it.pending);
+    finish(&it.beside);
     if (d->kernel->end) {
         d->kernel->end();
     }
