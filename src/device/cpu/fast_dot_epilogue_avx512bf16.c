@@ -33,19 +33,43 @@ INLINE void add_bias(const struct cpu_epilogue *e, int64_t j, __mmask32 in, vf x
     x[1] += vf_from_bf16((vh)_mm512_extracti64x4_epi64(bias, 1));
 }
 
+/* Finishes 32 columns, or those `in`. */
+INLINE void finish_pair(const struct cpu_epilogue *e, enum sw_dtype dtype, enum sw_act act,
+                        const float *c, int64_t j, __mmask32 in)
+{
+    vf x[2] = {(vf)_mm512_load_ps(c), (vf)_mm512_load_ps(c + TILE_EDGE)};
+    if (e->bias) {
+        add_bias(e, j, in, x);
+    }
+    if (e->pre) {
+        store_pair(dtype, e->pre, j, in, x[0], x[1]);
+    }
+    store_pair(dtype, e->out, j, in, activate(act, x[0]), activate(act, x[1]));
+}
+
+/* The row below is finished soon after this one: a store to a line that is not in the L1 cache
+ * would hold up those behind it. */
+INLINE void fetch_below(const struct cpu_epilogue *e, enum sw_dtype dtype, void *row, int64_t n)
+{
+    char *below = (char *)row + (size_t)e->ld_out * float_bytes(dtype);
+    for (size_t at = 0; at < (size_t)n * float_bytes(dtype); at += TILE_ROW_BYTES) {
+        __asm__ volatile("prefetchw %0" ::"m"(below[at]));
+    }
+}
+
 INLINE void row_of(const struct cpu_epilogue *e, enum sw_dtype dtype, enum sw_act act,
                    const float *c, int64_t n)
 {
-    for (int64_t j = 0; j < n; j += DOT_EDGE, c += DOT_ELEMS) {
-        const __mmask32 in = tile_terms(n - j);
-        vf x[2] = {(vf)_mm512_load_ps(c), (vf)_mm512_load_ps(c + TILE_EDGE)};
-        if (e->bias) {
-            add_bias(e, j, in, x);
-        }
-        if (e->pre) {
-            store_pair(dtype, e->pre, j, in, x[0], x[1]);
-        }
-        store_pair(dtype, e->out, j, in, activate(act, x[0]), activate(act, x[1]));
+    int64_t j = 0;
+    fetch_below(e, dtype, e->out, n);
+    if (e->pre) {
+        fetch_below(e, dtype, e->pre, n);
+    }
+    for (; j + DOT_EDGE <= n; j += DOT_EDGE, c += DOT_ELEMS) {
+        finish_pair(e, dtype, act, c, j, ~(__mmask32)0);
+    }
+    if (j < n) {
+        finish_pair(e, dtype, act, c, j, tile_terms(n - j));
     }
 }
 

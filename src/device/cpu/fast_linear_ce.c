@@ -875,7 +875,8 @@ static void take_dw(void *ctx, const struct cpu_block *part, const float *c)
     char *dw = vocab_row(&b->s, job->call->out[1], b->dw_dtype, job->c * b->s.chunk + part->i);
     const struct cpu_epilogue round = {.dtype = b->dw_dtype,
                                        .act = SW_ACT_NONE,
-                                       .out = dw + (size_t)part->j * sw_dtype_bytes(b->dw_dtype)};
+                                       .out = dw + (size_t)part->j * sw_dtype_bytes(b->dw_dtype),
+                                       .ld_out = b->s.width};
     sw_cpu_dot_epilogue(&round, c, part->n);
 }
 
