@@ -7,6 +7,10 @@
 
 enum side_of_pieces { COLUMNS, ROWS, TERMS };
 
+/* Columns that are handed over at once with an activation: what is computed beside a step of the
+ * product costs least in small pieces. */
+enum { ACT_PART = 2 * DOT_EDGE };
+
 struct matmul {
     struct cpu_dots dots;
     enum side_of_pieces pieces;
@@ -66,8 +70,10 @@ static void cut(const struct cpu_dot_kernel *kernel, int n_threads, const struct
         .lda = a_cols,
         .ldb = b_cols,
     };
-    mm->dots = (struct cpu_dots){
-        .kernel = kernel, .whole = gemm, .piece = mm->pieces == TERMS ? attrs->piece : 0};
+    mm->dots = (struct cpu_dots){.kernel = kernel,
+                                 .whole = gemm,
+                                 .piece = mm->pieces == TERMS ? attrs->piece : 0,
+                                 .part = attrs->act != SW_ACT_NONE ? ACT_PART : 0};
     sw_cpu_dots_cut(&mm->dots, n_threads);
 }
 
