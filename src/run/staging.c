@@ -279,24 +279,37 @@ static void *slice_of(const void *base, int rank, size_t bytes)
     return (char *)(uintptr_t)base + (size_t)rank * bytes;
 }
 
-/* Messages to and from each other member; this rank keeps its own slice. */
-static sw_status add_messages(const struct sw_stage *s, const struct sw_comm_item *item, int me,
+/* Bytes of slice r that travel; counts: NULL = all */
+static size_t some_of(const struct sw_counted_slices *x, const size_t *counts, int r)
+{
+    return counts ? counts[r] : x->slice_bytes;
+}
+
+/* Messages to and from each other member, but for those without bytes, of which both know. This
+ * rank keeps its own slice. */
+static sw_status add_messages(const struct sw_stage *s, const struct sw_counted_slices *x, int me,
                               int size, int *n)
 {
-    const size_t bytes = item->slice_bytes;
+    const size_t own = some_of(x, x->sent, me);
     for (int i = 1; i < size; i++) {
         const int peer = (me + i) % size;
-        s->ops[(*n)++] = (struct sw_ccl_op){.verb = SW_CCL_SEND,
-                                            .peer = peer,
-                                            .src = slice_of(item->src, peer, bytes),
-                                            .bytes = bytes};
-        s->ops[(*n)++] = (struct sw_ccl_op){.verb = SW_CCL_RECEIVE,
-                                            .peer = peer,
-                                            .dst = slice_of(item->dst, peer, bytes),
-                                            .bytes = bytes};
+        const size_t sent = some_of(x, x->sent, peer), received = some_of(x, x->received, peer);
+        if (sent > 0) {
+            s->ops[(*n)++] = (struct sw_ccl_op){.verb = SW_CCL_SEND,
+                                                .peer = peer,
+                                                .src = slice_of(x->src, peer, x->slice_bytes),
+                                                .bytes = sent};
+        }
+        if (received > 0) {
+            s->ops[(*n)++] = (struct sw_ccl_op){.verb = SW_CCL_RECEIVE,
+                                                .peer = peer,
+                                                .dst = slice_of(x->dst, peer, x->slice_bytes),
+                                                .bytes = received};
+        }
     }
-    return sw_device_copy(s->dev, s->on, slice_of(item->dst, me, bytes),
-                          slice_of(item->src, me, bytes), bytes);
+    return own == 0 ? SW_OK
+                    : sw_device_copy(s->dev, s->on, slice_of(x->dst, me, x->slice_bytes),
+                                     slice_of(x->src, me, x->slice_bytes), own);
 }
 
 static sw_status add_item(const struct sw_stage *s, const struct sw_comm_item *item, int me,
@@ -304,7 +317,9 @@ static sw_status add_item(const struct sw_stage *s, const struct sw_comm_item *i
 {
     const bool adds = s->library_sums && item->op == SW_COMM_REDUCE_SCATTER;
     if (item->op != SW_COMM_ALL_GATHER && !adds) {
-        return add_messages(s, item, me, size, n);
+        const struct sw_counted_slices whole = {
+            .src = item->src, .dst = item->dst, .slice_bytes = item->slice_bytes};
+        return add_messages(s, &whole, me, size, n);
     }
     if (size == 1) {
         return item->dst == item->src
@@ -334,33 +349,17 @@ static sw_status queue_items(const struct sw_stage *s, const struct sw_route *ro
     return sw_device_exchange(s->dev, s->on, route->ccl, s->ops, n);
 }
 
-/* Ranks know from each other's counts which messages there are. */
 static sw_status queue_counted(const struct sw_stage *s, const struct sw_route *route,
                                const struct sw_counted_slices *x)
 {
     const int me = sw_comm_rank(route->comm), size = sw_comm_size(route->comm);
     int64_t sent = 0;
     int n = 0;
-    for (int i = 1; i < size; i++) {
-        const int peer = (me + i) % size;
-        sent += (int64_t)x->sent[peer];
-        if (x->sent[peer] > 0) {
-            s->ops[n++] = (struct sw_ccl_op){.verb = SW_CCL_SEND,
-                                             .peer = peer,
-                                             .src = slice_of(x->src, peer, x->slice_bytes),
-                                             .bytes = x->sent[peer]};
-        }
-        if (x->received[peer] > 0) {
-            s->ops[n++] = (struct sw_ccl_op){.verb = SW_CCL_RECEIVE,
-                                             .peer = peer,
-                                             .dst = slice_of(x->dst, peer, x->slice_bytes),
-                                             .bytes = x->received[peer]};
-        }
+    for (int r = 0; r < size; r++) {
+        sent += r == me ? 0 : (int64_t)x->sent[r];
     }
     sw_comm_count(route->comm, SW_COMM_ALL_TO_ALL, sent);
-    SW_TRY(x->sent[me] == 0 ? SW_OK
-                            : sw_device_copy(s->dev, s->on, slice_of(x->dst, me, x->slice_bytes),
-                                             slice_of(x->src, me, x->slice_bytes), x->sent[me]));
+    SW_TRY(add_messages(s, x, me, size, &n));
     return sw_device_exchange(s->dev, s->on, route->ccl, s->ops, n);
 }
 

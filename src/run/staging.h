@@ -65,7 +65,7 @@ struct sw_counted_slices {
     const void *src; /* [size, slice_bytes] in device memory, as dst */
     void *dst;
     size_t slice_bytes;
-    const size_t *sent, *received; /* [size] */
+    const size_t *sent, *received; /* [size] bytes of each slice, the first ones */
     size_t *scratch;               /* [2 size] */
     const char *what;
 };
