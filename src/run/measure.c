@@ -200,17 +200,22 @@ struct both {
     struct stream stream;
     double seconds[2]; /* seconds per transfer, alone */
     double share[2];
+    const struct sw_plan *plan;
+    struct sw_device *dev; /* it runs the plan's kernels meanwhile, if there is a third rank */
     atomic_bool stop;
 };
 
-/* One of two threads: rank 0 reads for a fixed time, rank 1 writes until the reads end. Sets the
- * share of its speed alone that each direction keeps. */
+/* One of two or three threads: rank 0 reads for a fixed time, rank 1 writes until the reads end,
+ * rank 2 computes. Sets the share of its speed alone that each direction keeps. */
 static sw_status run_half(void *ctx, sw_comm *comm)
 {
     struct both *b = ctx;
     const int write = sw_comm_rank(comm);
     struct stream s = b->stream;
     int64_t n = 0;
+    if (write > 1) {
+        return sw_run_kernels(b->plan, b->dev, comm, &b->stop);
+    }
     s.write = write;
     s.bytes /= 2;
     s.first = write ? s.bytes : 0;
@@ -223,14 +228,17 @@ static sw_status run_half(void *ctx, sw_comm *comm)
     return st;
 }
 
-/* Sets speeds->disk_share from reads and writes at the same time. Leaves it unset if the file is
- * too small for both. */
-static sw_status time_both(const struct stream *stream, struct sw_speeds *speeds)
+/* Sets the shares of the disk from reads and writes at the same time, without and with kernels.
+ * Leaves them unset if the file is too small for both. */
+static sw_status time_both(const struct measuring *m, const struct stream *stream,
+                           struct sw_device *dev, struct sw_speeds *speeds)
 {
     const struct sw_rate_curve *in = &speeds->curves[SW_CURVE_READ];
     const struct sw_rate_curve *out = &speeds->curves[SW_CURVE_WRITE];
     const int k = in->n - 1 > 2 ? 2 : in->n - 1;
     struct both b = {.stream = *stream,
+                     .plan = m->plan,
+                     .dev = dev,
                      .seconds = {in->at[k].cost.seconds, out->at[k].cost.seconds}};
     b.stream.each = (int64_t)in->at[k].bytes;
     b.stream.most = (int)sw_max_i64(2, sw_min_i64(SW_QUEUE_BEGUN, MOST_AHEAD / b.stream.each));
@@ -238,12 +246,18 @@ static sw_status time_both(const struct stream *stream, struct sw_speeds *speeds
         return SW_OK;
     }
     SW_TRY(sw_threads_run(2, DEADLINE_S, run_half, &b));
-    speeds->disk_share = (struct sw_disk_share){fmin(1, b.share[0]), fmin(1, b.share[1])};
+    const double reads = b.share[0], writes = b.share[1];
+    speeds->disk_share = (struct sw_disk_share){fmin(1, reads), fmin(1, writes)};
+    atomic_store(&b.stop, false);
+    SW_TRY(sw_threads_run(3, DEADLINE_S, run_half, &b));
+    speeds->disk_beside =
+        (struct sw_disk_share){fmin(1, b.share[0] / reads), fmin(1, b.share[1] / writes)};
     return SW_OK;
 }
 
-/* Overwrites the store. Sets the curves of reads, writes and rows, and the share. */
-static sw_status time_disk(const struct measuring *m, struct stream s, struct sw_speeds *speeds)
+/* Overwrites the store. Sets the curves of reads, writes and rows, and the shares. */
+static sw_status time_disk(const struct measuring *m, struct stream s, struct sw_device *dev,
+                           struct sw_speeds *speeds)
 {
     const int ranks = m->options->n_devices;
     int64_t n = 0;
@@ -254,7 +268,7 @@ static sw_status time_disk(const struct measuring *m, struct stream s, struct sw
     SW_TRY(time_direction(s, true, ranks, &speeds->curves[SW_CURVE_WRITE]));
     SW_TRY(time_direction(s, false, ranks, &speeds->curves[SW_CURVE_READ]));
     SW_TRY(time_rows(s, ranks, &speeds->curves[SW_CURVE_ROW]));
-    return time_both(&s, speeds);
+    return time_both(m, &s, dev, speeds);
 }
 
 /* Fills memory with data that no controller can compress. */
@@ -297,7 +311,7 @@ static sw_status measure_disk(const struct measuring *m, struct sw_device *dev,
                                   .bytes = bytes,
                                   .most = 2,
                                   .stride = 1};
-    SW_TRY_OR(close, time_disk(m, stream, speeds));
+    SW_TRY_OR(close, time_disk(m, stream, dev, speeds));
 close:
     sw_device_free(dev, SW_MEM_HOST, memory, whole);
     sw_nvme_close(store);

@@ -2,6 +2,8 @@
 // measure - short measurements of the cost of a plan's instructions. Private to this folder.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "run/run.h"
 
 /* Elapsed time, and time of all processors, since the start. */
@@ -19,3 +21,7 @@ double sw_median(double *values, int n); /* sorts `values` */
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
                              sw_comm *meet, const struct sw_machine_rates *given,
                              struct sw_cost (*out)[2]);
+/* Runs kernels of the first program on their own memory until *stop, after all of `meet` have met.
+ * Those that take integers are left out. */
+sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
+                         const atomic_bool *stop);

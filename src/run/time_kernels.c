@@ -363,6 +363,15 @@ struct launch {
     void *workspace;
 };
 
+static void describe_launch(const struct bench *b, const struct class *class, struct launch *l)
+{
+    const struct sw_program *program = &b->plan->programs[0];
+    *l = (struct launch){.class = class, .instr = &program->instrs[class->instr]};
+    l->operands = &program->operands[l->instr->operands];
+    sw_program_describe(program, class->instr, &l->op, &l->desc);
+    find_place(b->plan, class, &l->place);
+}
+
 static char *next_place(struct bench *b, enum region_name region, size_t bytes)
 {
     struct region *r = &b->regions[region];
@@ -518,11 +527,8 @@ static sw_status time_class(struct bench *b, struct class *class, int pass, int 
         class->cores += class->cores / pass;
         return SW_OK;
     }
-    const struct sw_program *program = &b->plan->programs[0];
-    struct launch l = {.class = class, .instr = &program->instrs[class->instr]};
-    l.operands = &program->operands[l.instr->operands];
-    sw_program_describe(program, class->instr, &l.op, &l.desc);
-    find_place(b->plan, class, &l.place);
+    struct launch l;
+    describe_launch(b, class, &l);
     SW_TRY(sw_device_prepare(b->dev, &l.desc, &l.kernel));
     const sw_status st = sample(b, &l, ranks, &cost);
     class->samples[pass] = cost.seconds;
@@ -653,6 +659,61 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
                 (struct sw_cost){.seconds = mean_of(class->samples, PASSES), .cores = class->cores};
         }
     }
+    sw_free(classes);
+    sw_free(of);
+    return st;
+}
+
+/* ---- kernels beside other work ---- */
+
+static bool takes_integers(const struct launch *l)
+{
+    bool takes = false;
+    for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
+        takes |= l->place.cluster[k] >= 0 && !is_number(view_of(&l->desc, l->instr, k)->dtype);
+    }
+    return takes;
+}
+
+/* launches: [n] all 0; the caller releases their kernels */
+static sw_status run_until(struct bench *b, const struct class *classes, struct launch *launches,
+                           int n, sw_comm *meet, const atomic_bool *stop)
+{
+    double seconds;
+    for (int k = 0; k < n; k++) {
+        describe_launch(b, &classes[k], &launches[k]);
+        SW_TRY(takes_integers(&launches[k])
+                   ? SW_OK
+                   : sw_device_prepare(b->dev, &launches[k].desc, &launches[k].kernel));
+    }
+    SW_TRY(sw_comm_barrier(meet, "a measurement begins"));
+    for (int k = 0; n > 0 && !atomic_load(stop); k = (k + 1) % n) {
+        SW_TRY(launches[k].kernel ? launch(b, &launches[k], &seconds) : SW_OK);
+    }
+    return SW_OK;
+}
+
+sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
+                         const atomic_bool *stop)
+{
+    const size_t room = 2 * (size_t)plan->programs[0].n_instrs + 1;
+    const struct sw_machine_rates none = {.latency = 0};
+    struct class *classes = sw_alloc_zero("run", room, sizeof *classes);
+    struct launch *launches = sw_alloc_zero("run", room, sizeof *launches);
+    int32_t(*of)[2] = sw_alloc_zero("run", room, sizeof *of);
+    struct bench b = {.plan = plan, .queue = SW_QUEUE_COMPUTE, .dev = dev};
+    sw_status st =
+        classes && launches && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
+    const int n = st < 0 ? 0 : classify(&b, &none, classes, of);
+    st = st < 0 ? st : open_bench(classes, n, &b);
+    st = st < 0 ? st : run_until(&b, classes, launches, n, meet, stop);
+    for (int k = 0; k < n; k++) {
+        if (launches[k].kernel) {
+            dev->ops->release(dev, launches[k].kernel);
+        }
+    }
+    close_bench(&b);
+    sw_free(launches);
     sw_free(classes);
     sw_free(of);
     return st;

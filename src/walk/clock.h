@@ -49,6 +49,8 @@ struct sw_pace {
     struct sw_disk_share {
         double reads, writes;
     } disk_share;
+    /* Share of these rates that they keep while computation runs a kernel, or copies run; 0 = 1 */
+    struct sw_disk_share disk_beside;
     /* Seconds until the thread of a queue that had nothing to do begins a job, and until
      * computation goes on after a wait. */
     double wake;

@@ -82,16 +82,27 @@ static void share_bandwidth(struct rank *r)
     divide(flows, n, 1);
 }
 
+/* Reads and writes share the disk, and processors serve it beside their work. */
+static void share_disk(struct rank *r)
+{
+    double *reads = &r->speed[SW_QUEUE_READ], *writes = &r->speed[SW_QUEUE_WRITE];
+    const struct sw_disk_share *beside = &r->pace->disk_beside;
+    const bool works =
+        r->kernel > 0 || is_served(&r->lines[SW_QUEUE_H2D]) || is_served(&r->lines[SW_QUEUE_D2H]);
+    if (r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving) {
+        *reads = r->pace->disk_share.reads;
+        *writes = r->pace->disk_share.writes;
+    }
+    *reads *= works && beside->reads > 0 ? beside->reads : 1;
+    *writes *= works && beside->writes > 0 ? beside->writes : 1;
+}
+
 static void share_in_rank(struct rank *r)
 {
-    const bool both = r->lines[SW_QUEUE_READ].serving && r->lines[SW_QUEUE_WRITE].serving;
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         r->speed[q] = 1;
     }
-    if (both) {
-        r->speed[SW_QUEUE_READ] = r->pace->disk_share.reads;
-        r->speed[SW_QUEUE_WRITE] = r->pace->disk_share.writes;
-    }
+    share_disk(r);
     if (r->pace->cores > 0) {
         share_cores(r);
     }

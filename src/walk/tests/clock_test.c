@@ -160,6 +160,11 @@ static void reads_and_writes_share_the_disk(void **state)
     assert_near(seconds_of(&h), 4.0 / 3 + 1);
     h.pace.disk_share = (struct sw_disk_share){0.25, 0.5}; /* each has a share of its own */
     assert_near(seconds_of(&h), 2 + 1.5);
+    /* slower while a kernel runs: after 4 s a read has 1 s left, a write 0 */
+    h.pace.disk_share = (struct sw_disk_share){1, 1};
+    h.pace.disk_beside = (struct sw_disk_share){0.25, 0.5};
+    add_kernel(&h, 4);
+    assert_near(seconds_of(&h), 4 + 1);
     close_hand(&h);
 }
 
