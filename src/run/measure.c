@@ -457,7 +457,7 @@ static sw_status measure_memory(int ranks, struct sw_speeds *speeds)
 /* Ranks that hand jobs over to a queue and wait for it, while all processors compute. */
 struct ringing {
     const struct sw_measure_options *options;
-    bool exchanges;
+    bool exchanges, copies;
     struct sw_speeds *speeds; /* of the first rank */
     atomic_int n_left;        /* ranks that still do */
 };
@@ -465,11 +465,25 @@ struct ringing {
 enum { RINGS = 200, SMALL = 64 };
 static const double compute_s = 0.0003; /* between two jobs: threads sleep meanwhile */
 
-/* A job is a small exchange of the ranks; ctx NULL: it does nothing. */
-static sw_status do_job(void *ctx)
+/* A job is a small exchange of the ranks, or a copy, or nothing. */
+struct ring_job {
+    sw_comm *comm; /* NULL = no exchange */
+    struct sw_device *dev;
+    struct sw_stream_queue *on;
+    void *from, *to; /* [COPIED]; NULL = no copy */
+};
+
+enum { COPIED = 1 << 20 };
+
+static sw_status do_job(const struct ring_job *job)
 {
     char mine[SMALL] = "", all[SW_THREAD_RANKS_MAX * SMALL];
-    return ctx ? sw_comm_all_gather(ctx, mine, all, sizeof mine, "a measurement") : SW_OK;
+    if (job->from) {
+        SW_TRY(sw_device_copy(job->dev, job->on, job->to, job->from, COPIED));
+        return job->dev->ops->stream_wait(job->dev, job->on);
+    }
+    return job->comm ? sw_comm_all_gather(job->comm, mine, all, sizeof mine, "a measurement")
+                     : SW_OK;
 }
 
 static sw_status begin_ring(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
@@ -496,17 +510,23 @@ static void compute_until(double end)
     }
 }
 
-/* Means: seconds of handing a job over, and of one of the two threads that sleep until it is
- * done. Without a queue, no thread sleeps. */
+/* Means, in seconds. Without a queue, no thread sleeps. */
+struct ring_times {
+    double without; /* of a job without a queue */
+    double issue;   /* of handing it over */
+    double both;    /* and waiting for it */
+};
+
 static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
-                            struct sw_stream_queue *on, sw_comm *comm, struct sw_speeds *out)
+                            struct sw_stream_queue *on, const struct ring_job *what,
+                            struct ring_times *out)
 {
     const struct sw_waiter waiter = {0, 0};
     double issue = 0, both = 0, without = 0;
     for (int i = 0; i < RINGS; i++) {
         compute_until(sw_now_s() + compute_s);
         const double begin = sw_now_s();
-        SW_TRY(do_job(comm));
+        SW_TRY(do_job(what));
         without += sw_now_s() - begin;
     }
     for (int i = 0; i < RINGS; i++) {
@@ -519,28 +539,64 @@ static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
         SW_TRY(dev->ops->stream_wait(dev, on));
         both += sw_now_s() - begin;
     }
-    *out = (struct sw_speeds){.issue = issue / RINGS, .wake = fmax(0, both - without) / RINGS / 2};
+    *out = (struct ring_times){without / RINGS, issue / RINGS, both / RINGS};
     return SW_OK;
 }
 
-static sw_status ring(struct sw_device *dev, sw_comm *comm, struct sw_speeds *out)
+/* Hands jobs over to a queue of its own. */
+static sw_status ring_with(struct sw_device *dev, struct ring_job *job, struct ring_times *out)
 {
     struct sw_meter meter = {.trace = NULL};
     struct sw_stream_queue *on = NULL;
     struct sw_queues *queues = NULL;
+    sw_status st = SW_OK;
     SW_TRY(dev->ops->stream_open(dev, &on));
     const struct sw_queues_options options = {
         .dev = dev,
         .compute = on,
         .meter = &meter,
         .ops = {.begin = begin_ring, .end = end_ring, .most_begun = {[SW_QUEUE_COMM] = 1}},
-        .ctx = comm,
+        .ctx = job,
         .most_jobs = {[SW_QUEUE_COMM] = 1}};
-    sw_status st = sw_queues_open(&options, &queues);
-    st = st < 0 ? st : time_rings(queues, dev, on, comm, out);
+    SW_TRY_OR(close, dev->ops->stream_open(dev, &job->on));
+    SW_TRY_OR(close, sw_queues_open(&options, &queues));
+    SW_TRY_OR(close, time_rings(queues, dev, on, job, out));
+close:
     sw_queues_close(queues);
+    if (job->on) {
+        dev->ops->stream_close(dev, job->on);
+        job->on = NULL;
+    }
     dev->ops->stream_close(dev, on);
     return st;
+}
+
+/* Sets `yield` from copies, which take longer than handing over. */
+static sw_status ring_copies(struct sw_device *dev, struct sw_speeds *out)
+{
+    struct ring_job job = {.dev = dev};
+    struct ring_times times = {.issue = 0};
+    sw_status st = SW_OK;
+    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_HOST, COPIED, &job.from));
+    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, COPIED, &job.to));
+    memset(job.from, 1, COPIED);
+    SW_TRY_OR(close, ring_with(dev, &job, &times));
+    out->yield = fmax(0, fmin(1, (times.issue - out->issue) / times.without));
+close:
+    sw_device_free(dev, SW_MEM_HOST, job.from, COPIED);
+    sw_device_free(dev, SW_MEM_DEVICE, job.to, COPIED);
+    return st;
+}
+
+static sw_status ring(const struct ringing *r, struct sw_device *dev, sw_comm *comm,
+                      struct sw_speeds *out)
+{
+    struct ring_job job = {.comm = comm, .dev = dev};
+    struct ring_times times;
+    SW_TRY(ring_with(dev, &job, &times));
+    out->issue = times.issue;
+    out->wake = fmax(0, times.both - times.without) / 2;
+    return r->copies ? ring_copies(dev, out) : SW_OK;
 }
 
 /* The ranks among the threads, which exchange. */
@@ -555,7 +611,7 @@ static sw_status ring_together(const struct ringing *r, sw_comm *comm, struct sw
         ranks[i] = i;
     }
     SW_TRY(sw_comm_open_group(comm, &group, &between));
-    const sw_status st = ring(r->options->devices[sw_comm_rank(comm)], between, out);
+    const sw_status st = ring(r, r->options->devices[sw_comm_rank(comm)], between, out);
     sw_comm_close(between, st < 0);
     return st;
 }
@@ -575,11 +631,12 @@ static sw_status ring_or_compute(void *ctx, sw_comm *comm)
     }
     const sw_status st = r->exchanges && r->options->n_devices > 1
                              ? ring_together(r, comm, &speeds)
-                             : ring(r->options->devices[rank], NULL, &speeds);
+                             : ring(r, r->options->devices[rank], NULL, &speeds);
     atomic_fetch_sub(&r->n_left, 1);
     if (rank == 0) {
         r->speeds->wake = speeds.wake;
         r->speeds->issue = speeds.issue;
+        r->speeds->yield = speeds.yield;
     }
     return st;
 }
@@ -587,7 +644,10 @@ static sw_status ring_or_compute(void *ctx, sw_comm *comm)
 static sw_status measure_wake(const struct measuring *m, struct sw_speeds *speeds)
 {
     const struct sw_measure_options *options = m->options;
-    struct ringing r = {.options = options, .exchanges = m->exchanges, .speeds = speeds};
+    struct ringing r = {.options = options,
+                        .exchanges = m->exchanges,
+                        .copies = m->has[SW_LOAD_COPIES_IN] || m->has[SW_LOAD_COPIES_OUT],
+                        .speeds = speeds};
     const int64_t cores = sw_min_i64((int64_t)sw_cpu_count(), SW_THREAD_RANKS_MAX);
     const int n = (int)sw_max_i64(cores, options->n_devices);
     atomic_init(&r.n_left, options->n_devices);

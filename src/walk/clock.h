@@ -54,7 +54,10 @@ struct sw_pace {
     /* Seconds until the thread of a queue that had nothing to do begins a job, and until
      * computation goes on after a wait. */
     double wake;
-    double issue;              /* seconds that computation takes to hand a job to another queue */
+    double issue; /* seconds that computation takes to hand a job to another queue */
+    /* Share of a job's time for which computation then stands still, if the queue had nothing to do
+     * and the job occupies a processor: the queue's thread may take that of computation. */
+    double yield;
     const struct sw_way *ways; /* of the costs; NULL = no cost has one */
 };
 

@@ -49,7 +49,7 @@ struct sw_speeds {
     struct sw_machine_rates given; /* they override measurements */
     struct sw_cost (*kernels)[2];  /* [n_instrs] see struct sw_pace; NULL = not measured */
     struct sw_rate_curve curves[SW_CURVE_COUNT];
-    double cores, meeting, wake, issue;           /* see struct sw_pace */
+    double cores, meeting, wake, issue, yield;    /* see struct sw_pace */
     struct sw_disk_share disk_share, disk_beside; /* disk_share 0 = 1/2 */
     /* Bytes of memory that a rank reads and writes per second if all ranks do nothing else; 0 =
      * its queues share none */

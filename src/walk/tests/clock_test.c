@@ -243,6 +243,10 @@ static void handing_over_takes_time(void **state)
     assert_near(seconds_of(&h), 2 * 0.25 + 4);
     assert_near(h.report.part[SW_QUEUE_H2D], 2 * 0.25);
     assert_near(h.report.part[SW_QUEUE_COMPUTE], 4);
+    h.pace.yield = 0.5; /* the first copy finds the queue idle, and takes the processor */
+    h.costs[0][0].cores = h.costs[1][0].cores = 1;
+    assert_near(seconds_of(&h), 2 * 0.25 + 0.5 + 4);
+    h.pace.yield = 0;
     h.program.n_instrs--; /* nothing but the copies: the step waits for them */
     assert_near(seconds_of(&h), 2);
     close_hand(&h);
