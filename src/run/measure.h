@@ -13,7 +13,6 @@ struct sw_stopwatch {
 struct sw_stopwatch sw_stopwatch_start(void);
 /* Cost per rank if `ranks` ranks did the same work meanwhile. */
 struct sw_cost sw_stopwatch_cost(const struct sw_stopwatch *begin, int ranks);
-double sw_median(double *values, int n); /* sorts `values` */
 
 /* Times the kernels of one queue, COMPUTE or HOST, on the device that runs them. Kernels with equal
  * arithmetic, types, shapes and strides are timed once. meet: other ranks that do the same at the

@@ -41,19 +41,6 @@ struct sw_cost sw_stopwatch_cost(const struct sw_stopwatch *begin, int ranks)
     return (struct sw_cost){.seconds = wall, .cores = wall > 0 ? processor / wall / ranks : 0};
 }
 
-double sw_median(double *values, int n)
-{
-    for (int i = 1; i < n; i++) {
-        const double value = values[i];
-        int k = i;
-        for (; k > 0 && values[k - 1] > value; k--) {
-            values[k] = values[k - 1];
-        }
-        values[k] = value;
-    }
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /* ---- classes of kernels with equal time ---- */
 
 struct class
@@ -489,11 +476,11 @@ static sw_status restore(struct bench *b, struct launch *l, const size_t at[N_RE
     return SW_OK;
 }
 
-/* Launches a kernel until it has run long enough. The cost is the median, without the first launch.
- * */
+/* Launches a kernel until it has run long enough. The cost is the mean, without the first launch: a
+ * step has slow launches, too. */
 static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_cost *out)
 {
-    double samples[MOST_SAMPLES], sum = 0, first = 0;
+    double one, sum = 0, first = 0;
     size_t at[N_REGIONS];
     int n = 0;
     set_addresses(b, l);
@@ -509,12 +496,13 @@ static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_
     SW_TRY(launch(b, l, &first));
     const struct sw_stopwatch begin = sw_stopwatch_start();
     do {
-        SW_TRY(launch(b, l, &samples[n]));
-        sum += samples[n++];
+        SW_TRY(launch(b, l, &one));
+        sum += one;
+        n++;
     } while (n < MOST_SAMPLES && (n < LEAST_SAMPLES || sum < enough_s) && sum < long_s);
     *out = sw_stopwatch_cost(&begin, ranks);
     out->cores = fmin(out->cores, (double)sw_cpu_count() / ranks);
-    out->seconds = sw_median(samples, n);
+    out->seconds = sum / n;
     return restore(b, l, at, n + 1);
 }
 
