@@ -154,7 +154,8 @@ static sw_status train(void *ctx, sw_comm *comm)
         job->lamb    ? ", \"min_coeff\": 0"
         : job->coded ? ", \"min_8bit_size\": 100"
                      : "",
-        job->k, job->ranks > 1 ? "\"device_memory\": \"1GiB\", " : "", job->more);
+        job->k, job->ranks > 1 || job->stage == 3 ? "\"device_memory\": \"1GiB\", " : "",
+        job->more);
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = model_path,
                                               .inputs.seq_len = T,
@@ -167,8 +168,11 @@ static sw_status train(void *ctx, sw_comm *comm)
         st = SW_FAIL(SW_E_ARG, "%d ranks: %d parameters in tiles, wanted %d", job->ranks,
                      e->plan->n_tiled, job->n_tiled);
     }
-    const bool stays =
-        job->stage == 3 && job->ranks > 1 && job->k > job->ranks && !job->zero && *job->more == 0;
+    const bool offloads = job->zero && strstr(job->zero, "offload_param");
+    const bool blocks = job->zero && strstr(job->zero, "\"overlap_comm\": false");
+    const bool brings = offloads ? job->ranks == 1 || !blocks : job->ranks > 1 && !job->zero;
+    const bool stays = job->stage == 3 && brings && job->k > job->ranks && job->n_tiled == 0 &&
+                       !strstr(job->more, "vertical");
     if (st >= 0 && stays && e->plan->programs[0].peak.kept_bytes == 0) {
         st = SW_FAIL(SW_E_ARG, "%d ranks: no weights stay for all micro-batches", job->ranks);
     }
