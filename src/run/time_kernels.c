@@ -49,6 +49,7 @@ struct class
     bool first;    /* time in the first micro-step, if that differs */
     uint64_t hash;
     double samples[PASSES], cores;
+    double *launches; /* [PASSES, MOST_SAMPLES] seconds; 0 = there was none */
 };
 
 /* The attributes without the position within the whole tensor, which does not affect time. */
@@ -478,9 +479,10 @@ static sw_status restore(struct bench *b, struct launch *l, const size_t at[N_RE
 
 /* Launches a kernel until it has run long enough. The cost is the mean, without the first launch: a
  * step has slow launches, too. */
-static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_cost *out)
+static sw_status sample(struct bench *b, struct launch *l, int ranks, double *launches,
+                        struct sw_cost *out)
 {
-    double one, sum = 0, first = 0;
+    double sum = 0, first = 0;
     size_t at[N_REGIONS];
     int n = 0;
     set_addresses(b, l);
@@ -496,9 +498,8 @@ static sw_status sample(struct bench *b, struct launch *l, int ranks, struct sw_
     SW_TRY(launch(b, l, &first));
     const struct sw_stopwatch begin = sw_stopwatch_start();
     do {
-        SW_TRY(launch(b, l, &one));
-        sum += one;
-        n++;
+        SW_TRY(launch(b, l, &launches[n]));
+        sum += launches[n++];
     } while (n < MOST_SAMPLES && (n < LEAST_SAMPLES || sum < enough_s) && sum < long_s);
     *out = sw_stopwatch_cost(&begin, ranks);
     out->cores = fmin(out->cores, (double)sw_cpu_count() / ranks);
@@ -512,13 +513,15 @@ static sw_status time_class(struct bench *b, struct class *class, int pass, int 
     struct sw_cost cost = {0};
     if (pass > 0 && class->samples[0] > long_s) {
         class->samples[pass] = class->samples[0];
+        class->launches[(ptrdiff_t)pass * MOST_SAMPLES] = class->samples[0];
         class->cores += class->cores / pass;
         return SW_OK;
     }
     struct launch l;
     describe_launch(b, class, &l);
     SW_TRY(sw_device_prepare(b->dev, &l.desc, &l.kernel));
-    const sw_status st = sample(b, &l, ranks, &cost);
+    const sw_status st =
+        sample(b, &l, ranks, class->launches + (ptrdiff_t)pass * MOST_SAMPLES, &cost);
     class->samples[pass] = cost.seconds;
     class->cores += cost.cores / PASSES;
     b->dev->ops->release(b->dev, l.kernel);
@@ -571,46 +574,6 @@ static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes,
     return SW_OK;
 }
 
-/* True if ranks compute the same beside each other, and meet at exchanges: each waits for the
- * slowest. Stages of a pipeline do not. */
-static bool is_in_step(const struct sw_plan *plan)
-{
-    const struct sw_program *program = &plan->programs[0];
-    bool meets = false;
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        const enum sw_verb verb = program->instrs[i].verb;
-        meets |= verb >= SW_VERB_REDUCE && verb != SW_VERB_MERGE && verb != SW_VERB_SEND &&
-                 verb != SW_VERB_RECV;
-    }
-    return meets;
-}
-
-/* The time of a kernel over all ranks in each pass, during which they ran it side by side: that of
- * the slowest one, or the mean. The processors of a machine are not equally fast at all times. */
-static sw_status agree(const struct bench *b, sw_comm *meet, struct class *classes, int n)
-{
-    const int ranks = sw_comm_size(meet), each = n * PASSES;
-    double *all = sw_alloc("run", (size_t)(ranks + 1) * (size_t)each * sizeof *all);
-    SW_TRY_ALLOC(all, "measurements of all ranks");
-    double *mine = all + (size_t)ranks * (size_t)each;
-    for (int i = 0; i < each; i++) {
-        mine[i] = classes[i / PASSES].samples[i % PASSES];
-    }
-    const sw_status st = sw_comm_all_gather(meet, mine, all, (size_t)each * sizeof *all,
-                                            "measurements of all ranks");
-    const bool slowest = is_in_step(b->plan);
-    for (int i = 0; i < each && st >= 0; i++) {
-        double most = 0, sum = 0;
-        for (int r = 0; r < ranks; r++) {
-            most = fmax(most, all[r * each + i]);
-            sum += all[r * each + i];
-        }
-        classes[i / PASSES].samples[i % PASSES] = slowest ? most : sum / ranks;
-    }
-    sw_free(all);
-    return st;
-}
-
 static double mean_of(const double *values, int n)
 {
     double sum = 0;
@@ -618,6 +581,113 @@ static double mean_of(const double *values, int n)
         sum += values[i];
     }
     return sum / n;
+}
+
+/* Exchanges at which ranks that compute the same meet: each waits for the slowest. Stages of a
+ * pipeline have none. */
+static int64_t count_meetings(const struct sw_program *program)
+{
+    int64_t n = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const enum sw_verb verb = program->instrs[i].verb;
+        n += verb >= SW_VERB_REDUCE && verb != SW_VERB_MERGE && verb != SW_VERB_SEND &&
+             verb != SW_VERB_RECV && program->instrs[i].exchange.batch > 0;
+    }
+    return n;
+}
+
+/* Seconds that ranks compute between two meetings; 0 = they do not meet. */
+static double seconds_between(const struct bench *b, const struct class *classes, int32_t (*of)[2],
+                              const struct sw_machine_rates *given)
+{
+    const struct sw_program *program = &b->plan->programs[0];
+    const int64_t n = count_meetings(program);
+    double sum = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        sum += is_wanted(b, i, given) ? mean_of(classes[of[i][1]].samples, PASSES) : 0;
+    }
+    return n > 0 ? sum / (double)n : 0;
+}
+
+/* Launches of all ranks, which ran them side by side: [ranks, classes, PASSES, MOST_SAMPLES] */
+struct gathered {
+    const double *launches;
+    size_t stride; /* from rank to rank */
+    int ranks;
+};
+
+/* Seconds of launches first .. end - 1 on the slowest rank; 0 = one of them has not that many. at:
+ * of the first launch on rank 0 */
+static double slowest(const struct gathered *g, size_t at, int first, int end)
+{
+    double most = 0;
+    for (int r = 0; r < g->ranks; r++) {
+        const double *launches = g->launches + (size_t)r * g->stride + at;
+        double sum = 0;
+        for (int k = first; k < end; k++) {
+            if (launches[k] <= 0) {
+                return 0;
+            }
+            sum += launches[k];
+        }
+        most = fmax(most, sum);
+    }
+    return most;
+}
+
+/* Mean of the slowest rank's launches, if ranks meet after `each` of them. Processors are not
+ * equally fast at all times. */
+static double meet_after(const struct gathered *g, size_t at, int each)
+{
+    double sum = 0, one;
+    int n = 0;
+    for (; n + each <= MOST_SAMPLES && (one = slowest(g, at, n, n + each)) > 0; n += each) {
+        sum += one;
+    }
+    return n > 0 ? sum / n : each > 1 ? meet_after(g, at, each - 1) : 0;
+}
+
+/* Agrees on the times of all ranks: those of the slowest if ranks meet, else the mean. */
+static sw_status agree(const struct bench *b, sw_comm *meet, const struct sw_machine_rates *given,
+                       struct class *classes, int n, int32_t (*of)[2])
+{
+    const size_t passes = (size_t)n * PASSES, stride = passes * (MOST_SAMPLES + 1);
+    struct gathered g = {.stride = stride, .ranks = sw_comm_size(meet)};
+    double *all = sw_alloc("run", (size_t)g.ranks * stride * sizeof *all);
+    SW_TRY_ALLOC(all, "measurements of all ranks");
+    g.launches = all;
+    for (size_t i = 0; i < passes; i++) { /* after the launches */
+        classes[0].launches[passes * MOST_SAMPLES + i] = classes[i / PASSES].samples[i % PASSES];
+    }
+    const sw_status st = sw_comm_all_gather(meet, classes[0].launches, all, stride * sizeof *all,
+                                            "measurements of all ranks");
+    for (size_t i = 0; i < passes && st >= 0; i++) {
+        double sum = 0;
+        for (int r = 0; r < g.ranks; r++) {
+            sum += all[(size_t)r * stride + passes * MOST_SAMPLES + i];
+        }
+        classes[i / PASSES].samples[i % PASSES] = sum / g.ranks;
+    }
+    const double between = st < 0 ? 0 : seconds_between(b, classes, of, given);
+    for (size_t i = 0; i < passes && between > 0; i++) {
+        double *seconds = &classes[i / PASSES].samples[i % PASSES];
+        const int each = (int)fmax(1, fmin(MOST_SAMPLES, between / *seconds));
+        const double met = meet_after(&g, i * MOST_SAMPLES, each);
+        *seconds = met > 0 ? met : *seconds;
+    }
+    sw_free(all);
+    return st;
+}
+
+/* Memory for the launches of all classes, and a time of each pass; NULL = there is none. */
+static double *make_launches(struct class *classes, int n)
+{
+    double *launches =
+        sw_alloc_zero("run", (size_t)n * PASSES * (MOST_SAMPLES + 1) + 1, sizeof *launches);
+    for (int k = 0; k < n && launches; k++) {
+        classes[k].launches = launches + (size_t)k * PASSES * MOST_SAMPLES;
+    }
+    return launches;
 }
 
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
@@ -630,16 +700,19 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
     struct bench b = {.plan = plan, .queue = queue, .dev = dev};
     sw_status st = classes && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
     const int n = st < 0 ? 0 : classify(&b, given, classes, of);
-    if (n > 0) {
+    double *launches = make_launches(classes, n);
+    st = st < 0 || launches ? st : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
+    if (n > 0 && st >= 0) {
         st = dev ? open_bench(classes, n, &b)
                  : SW_FAIL(SW_E_ARG, "the plan has kernels of the host and no device to measure "
                                      "them on");
         st = st < 0 ? st : time_all(&b, meet, classes, n);
-        st = st < 0 || !meet ? st : agree(&b, meet, classes, n);
+        st = st < 0 || !meet ? st : agree(&b, meet, given, classes, n, of);
     }
-    if (n > 0 && dev) {
+    if (n > 0 && launches && dev) {
         close_bench(&b);
     }
+    sw_free(launches);
     for (int32_t i = 0; i < n_instrs && st >= 0; i++) {
         for (int later = 0; later < 2 && is_wanted(&b, i, given); later++) {
             const struct class *class = &classes[of[i][later]];
