@@ -224,6 +224,9 @@ static sw_status advance(struct sw_engine *e, const struct sw_batch *micro_batch
 sw_status sw_engine_settle(struct sw_engine *e)
 {
     int32_t at;
+    if (e->executor && e->progress.phase == 0) {
+        sw_executor_forget_read(e->executor); /* the caller may use its memory, or change tensors */
+    }
     if (!e->executor || e->progress.phase > 0 || !sw_executor_is_due(e->executor)) {
         return SW_OK; /* a forward has run it */
     }

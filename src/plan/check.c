@@ -70,8 +70,8 @@ static sw_status check_when(const struct check *c, int32_t i, bool *finished)
     const struct sw_ir_op *op = &c->program->ir->ops[instr->op];
     const bool early =
         op->phase == SW_PHASE_UPDATE && !op->chunk.in_forward && instr->segment < SW_SEGMENT_UPDATE;
-    if (op->chunk.in_forward != instr->turn.first_only ||
-        (op->chunk.in_forward && instr->last_only)) {
+    const bool in_forward = op->chunk.in_forward && !instr->turn.for_next;
+    if (in_forward != instr->turn.first_only || (in_forward && instr->last_only)) {
         return SW_FAIL(SW_E_ARG,
                        "plan: instruction %d (%s) of the update of the step before runs in every "
                        "micro-step, or another one does not",
@@ -222,7 +222,7 @@ static sw_status check_under_way(const struct check *c, int32_t i, int32_t last)
     const struct sw_ir_op *op = &ir->ops[instr->op];
     for (int k = 0; k < op->n_in + op->n_out; k++) {
         const sw_value v = k < op->n_in ? op->in[k] : op->out[k - op->n_in];
-        if (v >= 0) {
+        if (v >= 0 && !(instr->turn.for_next && instr->workspace >= 0)) {
             SW_TRY(check_held(c, i, c->program->buffer_of[sw_ir_root(ir, v)], last));
         }
     }
@@ -269,7 +269,9 @@ static sw_status check_after(const struct check *c, const struct beside *b, int3
     const struct sw_program *program = c->program;
     const struct sw_ir *ir = program->ir;
     const struct sw_instr *instr = &program->instrs[i], *other = j < 0 ? NULL : &program->instrs[j];
-    if (!other || (other->op < instr->op && j <= b->found[other->queue])) {
+    /* a read for the next step follows all stores, whatever the list says */
+    const bool after = instr->turn.for_next || (other && other->op < instr->op);
+    if (!other || (after && !other->turn.for_next && j <= b->found[other->queue])) {
         return SW_OK;
     }
     const struct sw_ir_op *op = &ir->ops[instr->op];

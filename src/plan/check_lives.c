@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifies the memory map of a finished plan. Each buffer lies inside its tier and budget, and two
 // buffers that are live at the same time do not overlap. In a large plan, millions of transients
-// share a few hundred addresses. Therefore addresses are sorted, not buffers.
+// share a few hundred addresses. Therefore addresses are sorted, not buffers. What a step reads for
+// the next one stays where that one looks for it.
 #include <stdlib.h>
 #include <string.h>
 
@@ -360,6 +361,53 @@ static sw_status check_transients(const struct sw_program *program)
     return st;
 }
 
+/* The next read from i on that is `for_next`, or `from_last`. */
+static int32_t find_across(const struct sw_program *program, int32_t i, bool for_next)
+{
+    while (i < program->n_instrs &&
+           !(for_next ? program->instrs[i].turn.for_next : program->instrs[i].turn.from_last)) {
+        i++;
+    }
+    return i;
+}
+
+/* True if what instruction i reads for the next step stays where instruction j looks for it. */
+static bool stays(const struct sw_program *program, int32_t i, int32_t j)
+{
+    const struct sw_ir *ir = program->ir;
+    const struct sw_instr *instr = &program->instrs[i];
+    const int32_t b = program->buffer_of[sw_ir_root(ir, ir->ops[program->instrs[j].op].out[0])];
+    const struct sw_buffer *first = &program->buffers[b];
+    const struct sw_buffer *second =
+        instr->workspace < 0 ? first : &program->buffers[instr->workspace];
+    return first->first == 0 && second->first <= i && second->last == program->n_instrs &&
+           first->tier == second->tier && first->offset == second->offset &&
+           first->bytes == second->bytes;
+}
+
+/* Reads of forward that the step before does, one by one: they are the same reads, in the last
+ * backward, and nothing else has their memory at the end of a step and at the start of the next. */
+static sw_status check_across(const struct sw_program *program)
+{
+    int32_t i = -1, j = -1;
+    do {
+        i = find_across(program, i + 1, true);
+        j = find_across(program, j + 1, false);
+        const struct sw_instr *instr = &program->instrs[i], *other = &program->instrs[j];
+        const bool ends = i == program->n_instrs || j == program->n_instrs;
+        if (ends ? i != j
+                 : instr->op != other->op || instr->segment != SW_SEGMENT_BACKWARD ||
+                       other->segment != SW_SEGMENT_FORWARD || !instr->last_only ||
+                       !stays(program, i, j)) {
+            return SW_FAIL(SW_E_ARG,
+                           "plan: instruction %d does not read for the next step what instruction "
+                           "%d wants there",
+                           i, j);
+        }
+    } while (i < program->n_instrs);
+    return SW_OK;
+}
+
 sw_status sw_plan_check_lives(const struct sw_plan *plan, const struct sw_program *program)
 {
     int32_t n = 0;
@@ -374,5 +422,6 @@ sw_status sw_plan_check_lives(const struct sw_plan *plan, const struct sw_progra
         st = check_fixed(program, (enum sw_tier)t, fixed);
     }
     sw_free(fixed);
+    st = st < 0 ? st : check_across(program);
     return st < 0 ? st : check_transients(program);
 }

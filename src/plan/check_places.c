@@ -26,7 +26,8 @@ static sw_status check_transfers(const struct sw_program *program, const struct 
         }
         const struct sw_cell_range range = cells->of[program->instrs[i].op];
         for (int32_t c = range.first; c < range.end && !is_sum; c++) {
-            const bool renewed = op->move == SW_MOVE_LOAD && sw_ir_is_renewed(ir, op->in[0]);
+            const bool renewed = op->move == SW_MOVE_LOAD && (sw_ir_is_renewed(ir, op->in[0]) ||
+                                                              program->instrs[i].turn.for_next);
             if (stored[c] != renewed) {
                 return SW_FAIL(
                     SW_E_ARG, "plan: instruction %d (%s of %s) meets what the step %s stored", i,

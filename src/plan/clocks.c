@@ -38,7 +38,7 @@ static bool may_be_left_out(const struct sw_clocks *clocks, int32_t i)
     const struct sw_instr *instr = &clocks->program->instrs[i];
     const struct sw_ir_op *op = &clocks->program->ir->ops[instr->op];
     return instr->unless_skipped || instr->last_only || instr->turn.first_only ||
-           instr->turn.once || sw_ir_waits_for_router(op) ||
+           instr->turn.once || instr->turn.from_last || sw_ir_waits_for_router(op) ||
            (sw_ir_is_transfer(op) && sw_ir_moves_rows(op)); /* without a micro-batch */
 }
 

@@ -56,7 +56,7 @@ static bool loads_weights(const struct pass *p, int32_t i)
     const struct sw_instr *instr = &p->program->instrs[i];
     const struct sw_ir_op *op = op_of(p, i);
     if (op->move != SW_MOVE_LOAD || op->n_in != 1 || op->loop > 0 || instr->unless_skipped ||
-        instr->last_only || instr->turn.first_only) {
+        instr->last_only || instr->turn.first_only || instr->turn.from_last) {
         return false;
     }
     const sw_value home = sw_ir_root(p->ir, op->in[0]), here = sw_ir_root(p->ir, op->out[0]);

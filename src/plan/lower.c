@@ -96,13 +96,14 @@ static void lower_transfer(struct sw_program *program, struct sw_instr *instr,
 }
 
 /* The slot of what an update within the next forward reads or writes. */
-static void choose_late_slot(const struct sw_ir *ir, const struct sw_ir_op *op,
-                             struct sw_operand *operand)
+static void choose_late_slot(const struct sw_ir *ir, const struct sw_instr *instr,
+                             const struct sw_ir_op *op, struct sw_operand *operand)
 {
     struct sw_ring *ring = &operand->ring[0];
     if (ring->by == SW_RING_LATE && sw_state_is_sum(ir->values[sw_ir_root(ir, op->in[0])].state)) {
         ring->by = op->chunk.in_forward ? SW_RING_KEPT : SW_RING_MADE;
-    } else if (op->move == SW_MOVE_LOAD && sw_ir_is_renewed(ir, op->in[0])) {
+    } else if (op->move == SW_MOVE_LOAD &&
+               (sw_ir_is_renewed(ir, op->in[0]) || instr->turn.for_next)) {
         ring->by = SW_RING_NEWEST;
     }
 }
@@ -118,7 +119,7 @@ static void lower_move(struct sw_program *program, struct sw_instr *instr,
     }
     if (sw_ir_is_transfer(op)) {
         instr->verb = sw_move_info(op->move)->verb[operands[0].tier == SW_TIER_DISK];
-        choose_late_slot(program->ir, op, &operands[0]);
+        choose_late_slot(program->ir, instr, op, &operands[0]);
         lower_transfer(program, instr, op, operands);
     } else {
         sw_exchange_describe(program->ir, op, instr);

@@ -168,6 +168,23 @@ static sw_status keep(struct sw_program *program)
     return SW_OK;
 }
 
+/* The bytes that an instruction reads for the next step are in use until the end, and from the
+ * start of the next one. In between other values may have them. */
+static void hold_for_next(struct sw_program *program, struct sw_instr *instr, int32_t i)
+{
+    const sw_value root = sw_ir_root(program->ir, program->ir->ops[instr->op].out[0]);
+    struct sw_buffer *buffer = &program->buffers[program->buffer_of[root]];
+    buffer->first = 0;
+    if (buffer->last >= i) {
+        buffer->last = program->n_instrs;
+        return;
+    }
+    instr->workspace = program->n_buffers;
+    program->buffers[program->n_buffers++] = *buffer;
+    program->buffers[instr->workspace].first = i;
+    program->buffers[instr->workspace].last = program->n_instrs;
+}
+
 /* Makes the buffers of transients and workspaces. An instruction uses its buffers from when it is
  * issued, with its batch, until it is retired. Outputs live to the end. */
 static sw_status find_lives(struct sw_program *program)
@@ -179,6 +196,10 @@ static sw_status find_lives(struct sw_program *program)
         const struct sw_ir_op *op = &ir->ops[instr->op];
         const int32_t first = issued = sw_instr_is_inside(instr) ? issued : i;
         const int32_t last = instr->retired;
+        if (instr->turn.for_next) {
+            hold_for_next(program, instr, i);
+            continue;
+        }
         for (int k = 0; k < op->n_in; k++) {
             ensure(program, op->in[k], first, last);
         }
@@ -239,6 +260,41 @@ static sw_status find_peak(struct sw_program *program)
 size_t sw_tier_align(enum sw_tier tier)
 {
     return tier == SW_TIER_DISK ? SW_PLAN_DISK_ALIGN : SW_PLAN_ALIGN;
+}
+
+static sw_status place(struct sw_program *program, struct sw_shelf *shelves,
+                       struct sw_buffer *buffer)
+{
+    struct sw_shelf *shelf = &shelves[buffer->tier];
+    size_t *end = &program->peak.bytes[buffer->tier];
+    if (shelf->n_leaves == 0) {
+        SW_TRY(sw_shelf_open(shelf, program->n_instrs));
+    }
+    SW_TRY(sw_shelf_put(shelf, buffer->first, buffer->last, buffer->bytes, buffer->align,
+                        &buffer->offset));
+    *end = buffer->offset + buffer->bytes > *end ? buffer->offset + buffer->bytes : *end;
+    return SW_OK;
+}
+
+/* Gives addresses to what the step before has read, one after the other: all of it is in use at the
+ * start. The second lives are all in use at the end; they come in the same order, and so get the
+ * same addresses. */
+static sw_status place_read(struct sw_program *program, struct sw_shelf *shelves, bool *placed)
+{
+    for (int second = 0; second < 2; second++) {
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            const struct sw_instr *instr = &program->instrs[i];
+            if (!instr->turn.for_next || (second && instr->workspace < 0)) {
+                continue;
+            }
+            const sw_value root = sw_ir_root(program->ir, program->ir->ops[instr->op].out[0]);
+            const int32_t first = program->buffer_of[root], b = second ? instr->workspace : first;
+            SW_TRY(place(program, shelves, &program->buffers[b]));
+            placed[b] = true;
+            SW_ASSERT(program->buffers[b].offset == program->buffers[first].offset);
+        }
+    }
+    return SW_OK;
 }
 
 /* The transients of one size. A large plan has millions of them but few sizes, and they are already
@@ -353,20 +409,6 @@ static struct begin *rank_buffers(const struct sw_program *program, int32_t *n)
     return order;
 }
 
-static sw_status place(struct sw_program *program, struct sw_shelf *shelves,
-                       struct sw_buffer *buffer)
-{
-    struct sw_shelf *shelf = &shelves[buffer->tier];
-    size_t *end = &program->peak.bytes[buffer->tier];
-    if (shelf->n_leaves == 0) {
-        SW_TRY(sw_shelf_open(shelf, program->n_instrs));
-    }
-    SW_TRY(sw_shelf_put(shelf, buffer->first, buffer->last, buffer->bytes, buffer->align,
-                        &buffer->offset));
-    *end = buffer->offset + buffer->bytes > *end ? buffer->offset + buffer->bytes : *end;
-    return SW_OK;
-}
-
 sw_status sw_pass_memory(struct sw_program *program)
 {
     sw_status st = SW_OK;
@@ -374,14 +416,18 @@ sw_status sw_pass_memory(struct sw_program *program)
     struct sw_shelf shelves[SW_TIER_COUNT] = {0};
     SW_TRY(find_lives(program));
     struct begin *order = rank_buffers(program, &n);
-    SW_TRY_ALLOC(order, "the memory map");
+    bool *placed = sw_alloc_zero("plan", (size_t)program->n_buffers + 1, sizeof *placed);
+    st = order && placed ? place_read(program, shelves, placed)
+                         : SW_FAIL(SW_E_NOMEM, "out of host memory for the memory map");
     for (int32_t i = 0; i < n && st >= 0; i++) {
-        st = place(program, shelves, &program->buffers[order[i].buffer]);
+        const int32_t b = order[i].buffer;
+        st = placed[b] ? SW_OK : place(program, shelves, &program->buffers[b]);
     }
     st = st < 0 ? st : find_peak(program);
     for (int t = 0; t < SW_TIER_COUNT; t++) {
         sw_shelf_close(&shelves[t]);
     }
     sw_free(order);
+    sw_free(placed);
     return st;
 }

@@ -9,6 +9,7 @@
 /* Frees everything except the graph and the scheduled order. */
 static void clear_program(struct sw_program *program)
 {
+    const int32_t n_for_next = sw_program_for_next(program);
     sw_free(program->instrs);
     sw_free(program->loops);
     sw_free(program->operands);
@@ -26,7 +27,7 @@ static void clear_program(struct sw_program *program)
         .draft.phases = program->draft.phases,
         .draft.n_phases = program->draft.n_phases,
         .draft.late = program->draft.late,
-        .n_instrs = program->n_instrs,
+        .n_instrs = program->n_instrs - n_for_next,
         .flops = program->flops,
         .recomputed = program->recomputed,
         .remade = program->remade,

@@ -79,8 +79,7 @@ struct sw_buffer {
     int32_t first, last;  /* instructions during which it is in use; all of them if persistent */
     size_t slot_bytes;    /* see struct sw_persistent */
     bool is_late;         /* see struct sw_persistent */
-    /* transients: `bytes` is a ring with a slot of this size for each micro-batch in flight; 0 = no
-     * ring */
+    /* transients: `bytes` has a slot of this size for each micro-batch in flight; 0 = no slots */
     size_t micro_bytes;
 };
 /* Data that the disk reads or writes has the alignment that the disk wants, in address and in
@@ -211,13 +210,14 @@ struct sw_instr_turn {
     } chosen;
     /* of the update of the step before: runs only in the first forward, if that update is due */
     bool first_only;
-    bool once;    /* runs only in the first micro-step: what it brings stays for all of them */
-    int32_t loop; /* index into the program's loops, from 1; 0 = it runs once */
+    bool once;      /* runs only in the first micro-step: what it brings stays for all of them */
+    bool for_next;  /* a read of forward once more, in the last backward: for the next step */
+    bool from_last; /* the read in forward; left out if the step before has done it */
+    int32_t loop;   /* index into the program's loops, from 1; 0 = it runs once */
     /* The instruction of the same loop that must be done with a piece before this one starts the
      * piece `turns` later; -1 = none */
     int32_t again;
-    /* Number of instructions issued before it if each piece of a loop were done before the next
-     * begins. */
+    /* number of instructions issued before it, if each piece of a loop came before the next one */
     int64_t order;
 };
 
@@ -243,7 +243,7 @@ struct sw_instr {
     /* Writes to disk: the latest earlier write to some of the same bytes, which must be done before
      * this one begins; -1 = none */
     int32_t follows;
-    int32_t workspace; /* index of a buffer; -1 = none */
+    int32_t workspace; /* index of a buffer; -1 = none. for_next: second life of what it fills */
     const struct sw_instr_about *about;
     /* ---- lower.c: all else that running the instruction needs ---- */
     enum sw_verb verb : 8;
@@ -449,8 +449,8 @@ struct sw_step_phase {
     bool is_last; /* the last micro-step, in which `last_only` instructions run, too */
     /* RUN: the first forward, in which `first_only` instructions run; COMMIT: of these alone */
     bool is_first;
-    /* instructions of the next phase start after all of this one; else transfers may overlap the
-     * next phase */
+    bool finds; /* RUN: the step before has done the reads that are `from_last` */
+    /* the next phase starts after all of this one; else transfers may overlap with it */
     bool drains;
     /* Number of the phase among those of a stage, from 1; 0 = it is not one of a pipeline. What a
      * phase receives may arrive while the phase before it runs. */
@@ -566,8 +566,7 @@ struct sw_policy {
     enum sw_tier params_tier; /* tier of parameters, at stage 3 */
     enum sw_tier grads_tier;  /* tier of gradients that wait for the update, and of their sums */
     enum sw_tier activations_tier; /* tier of activations that backward reads */
-    /* share of the optimizer states that goes to states_tier, the rest stays on the device; 0 =
-     * all */
+    /* share of the optimizer states in states_tier, the rest stays on the device; 0 = all */
     double states_share;
     bool host_updates;            /* update states in host memory there, see `host` */
     size_t budget[SW_TIER_COUNT]; /* 0 = no budget */

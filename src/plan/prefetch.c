@@ -2,8 +2,12 @@
 // Overlaps transfers with computation (ZeRO-Infinity, Rajbhandari et al. 2021, section 6.2). A load
 // is issued ahead of its first reader, possibly in an earlier segment, within a limit of bytes that
 // are loaded and unread. Loads keep their order, and none passes a store to the same bytes. A load
-// that moves ahead of the point at which SKIP is known loses its predicate. Stores of an update
-// within forward lag (lag.c), by at most half of that limit.
+// that moves ahead of the point at which SKIP is known loses its predicate.
+//
+// Under clipping, what an update within forward needs of the disk is read ahead across steps, too:
+// the reads with which a forward begins come once more in the last backward, after all others. The
+// first forward of the next step leaves them out, unless something has come between. Stores of an
+// update within forward lag (lag.c), by at most half of that limit.
 #include <string.h>
 
 #include "plan/private.h"
@@ -15,6 +19,13 @@ struct slot {
     uint16_t chunk;
     uint8_t segment;
     bool unless_skipped : 1, last_only : 1;
+};
+
+/* A read of the beginning of forward, which the step before may do. */
+struct across {
+    int32_t slot; /* its index in the new order */
+    int32_t at;   /* the index before which it comes once more */
+    size_t bytes;
 };
 
 struct pass {
@@ -29,6 +40,10 @@ struct pass {
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] by root, bytes that are loaded and not read */
     struct sw_lag lag;
+    struct across *across; /* [n_across], of which n_again come once more */
+    int32_t n_across, n_again;
+    size_t across_bytes;
+    bool may_add; /* forward has begun with nothing but loads */
     /* [n_instrs] for loads: the latest instruction that it must not pass; -1 = none */
     int32_t *behind;
 };
@@ -104,6 +119,30 @@ static bool is_for_good(const struct sw_ir *ir, const struct sw_ir_op *load)
     return ir->values[sw_ir_root(ir, load->out[0])].role == SW_ROLE_PARAM;
 }
 
+/* True if the step before may read it: parameters and states of an update within forward. */
+static bool may_be_read_before(const struct pass *p, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    const struct sw_ir_value *home = &p->ir->values[sw_ir_root(p->ir, op->in[0])];
+    return op->loop == 0 && op->n_in == 1 && sw_ir_is_on_disk(p->ir, op->in[0]) &&
+           home->two_slots == SW_SLOTS_LATE && !sw_state_is_sum(home->state) &&
+           !is_for_good(p->ir, op) && p->program->instrs[i].segment == SW_SEGMENT_FORWARD;
+}
+
+/* Notes a read with which forward begins, if there is room for it. */
+static void note_across(struct pass *p, int32_t i)
+{
+    p->may_add = p->may_add && op_of(p, i)->move == SW_MOVE_LOAD;
+    if (!p->may_add || !may_be_read_before(p, i)) {
+        return;
+    }
+    const size_t bytes = sw_transfer_bytes(p->ir, op_of(p, i));
+    if (p->across_bytes + bytes <= p->room) {
+        p->across_bytes += bytes;
+        p->across[p->n_across++] = (struct across){.slot = p->n_out, .bytes = bytes};
+    }
+}
+
 /* Emits instruction i before instruction `at`, or in its own place if at = i. SKIP is known once
  * the norm is. */
 static void emit(struct pass *p, int32_t i, int32_t at)
@@ -113,6 +152,7 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     const enum sw_segment segment = p->program->instrs[at].segment;
     const bool early =
         op->phase == SW_PHASE_UPDATE && !op->chunk.in_forward && segment < SW_SEGMENT_UPDATE;
+    note_across(p, i);
     p->out[p->n_out++] = (struct slot){
         .from = i,
         .segment = (uint8_t)segment,
@@ -150,6 +190,19 @@ static bool stays(const struct pass *p, int32_t load, int32_t at)
     return p->is_stage && a->segment < SW_SEGMENT_UPDATE && sw_instr_key(a) != sw_instr_key(b);
 }
 
+/* In the last backward, if the loads of this step leave room: adds reads for the next one before
+ * instruction i. */
+static void read_for_next(struct pass *p, int32_t i)
+{
+    const int32_t backward = p->program->segment_first[SW_SEGMENT_BACKWARD];
+    const int32_t end = p->program->segment_first[SW_SEGMENT_BACKWARD + 1];
+    while (i > backward && i < end && p->n_again < p->n_across &&
+           p->ahead + p->across[p->n_again].bytes <= p->room) {
+        p->across[p->n_again].at = p->n_out;
+        p->ahead += p->across[p->n_again++].bytes;
+    }
+}
+
 /* Emits stores that wait until at most so many bytes of them are left. */
 static void release(struct pass *p, size_t most)
 {
@@ -177,6 +230,7 @@ static void order(struct pass *p)
             sw_instr_is_inside(instr) || is_inside(p, i) || op_of(p, i)->move == SW_MOVE_RECV;
         const bool ends = !inside && sw_lag_ends(&p->lag, i);
         release(p, ends ? 0 : p->room / 2);
+        bool full = false;                 /* a load of this step has no room */
         int32_t passed = -1, n_passed = 0; /* the first load that waits for a router, and all */
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
@@ -191,13 +245,16 @@ static void order(struct pass *p)
                 passed = passed < 0 ? next : passed;
                 continue;
             }
-            if (next != i && (stays(p, next, i) || p->behind[next] >= i ||
-                              p->ahead + p->lag.bytes + sw_transfer_bytes(p->ir, op) > p->room)) {
+            full = p->ahead + p->lag.bytes + sw_transfer_bytes(p->ir, op) > p->room;
+            if (next != i && (full || stays(p, next, i) || p->behind[next] >= i)) {
                 break;
             }
             emit(p, next, i);
         }
         next = passed < 0 ? next : passed;
+        if (!inside && !full) {
+            read_for_next(p, i);
+        }
         if (!p->emitted[i] && !sw_lag_hold(&p->lag, i)) {
             emit(p, i, i);
         }
@@ -226,6 +283,47 @@ static void install(struct pass *p)
     sw_program_find_segments(p->program);
 }
 
+/* Adds the reads for the next step. false = out of memory */
+static bool add_reads(struct pass *p)
+{
+    struct sw_program *program = p->program;
+    int32_t k = p->n_again, to = program->n_instrs + k;
+    struct sw_instr *instrs =
+        sw_realloc("plan", program->instrs, ((size_t)to + 1) * sizeof *instrs);
+    if (!instrs) {
+        return false;
+    }
+    program->instrs = instrs;
+    for (int32_t i = program->n_instrs; k > 0; i--) {
+        for (; k > 0 && p->across[k - 1].at == i; k--) {
+            struct sw_instr *again = &instrs[--to];
+            *again = instrs[p->across[k - 1].slot];
+            again->segment = SW_SEGMENT_BACKWARD;
+            again->last_only = again->turn.for_next = true;
+            again->turn.first_only = false;
+        }
+        if (k > 0) {
+            instrs[--to] = instrs[i - 1];
+        }
+    }
+    for (k = 0; k < p->n_again; k++) {
+        instrs[p->across[k].slot].turn.from_last = true;
+    }
+    program->n_instrs += p->n_again;
+    sw_program_find_segments(program);
+    return true;
+}
+
+int32_t sw_program_for_next(const struct sw_program *program)
+{
+    int32_t n = 0;
+    for (int32_t i = program->instrs ? program->segment_first[SW_SEGMENT_BACKWARD] : INT32_MAX;
+         i < program->segment_first[SW_SEGMENT_BACKWARD + 1]; i++) {
+        n += program->instrs[i].turn.for_next;
+    }
+    return n;
+}
+
 sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *cells,
                            const struct sw_plan_options *options)
 {
@@ -239,12 +337,15 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.unread = sw_alloc_zero("plan", (size_t)program->ir->n_values + 1, sizeof *p.unread);
     p.behind = sw_alloc("plan", n * sizeof *p.behind);
+    p.across = sw_alloc("plan", n * sizeof *p.across);
+    p.may_add = program->kind == SW_PROGRAM_TRAIN && sw_updates_in_forward(options) && !p.is_stage;
     sw_status st = sw_lag_open(&p.lag, program, cells, p.is_stage);
-    const bool good = st >= 0 && p.out && p.emitted && p.unread && p.behind && find_order(&p);
+    bool good = st >= 0 && p.out && p.emitted && p.unread && p.behind && p.across && find_order(&p);
     if (good) {
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
         install(&p);
+        good = p.n_again == 0 || add_reads(&p);
     }
     st = st < 0 || good ? st : SW_FAIL(SW_E_NOMEM, "out of host memory for the plan");
     sw_lag_close(&p.lag);
@@ -252,6 +353,7 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     sw_free(p.emitted);
     sw_free(p.unread);
     sw_free(p.behind);
+    sw_free(p.across);
     return st;
 }
 

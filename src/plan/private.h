@@ -176,6 +176,9 @@ int32_t sw_program_issued(const struct sw_program *program, int32_t i);
 /* True if the program is run in the phases of a pipeline's stage. */
 bool sw_program_is_stage(const struct sw_program *program, const struct sw_plan_options *options);
 
+/* Number of reads for the next step that prefetching has added; 0 before it. */
+int32_t sw_program_for_next(const struct sw_program *program);
+
 /* ---- lag.c: stores of an update within forward that wait ---- */
 struct sw_lag {
     const struct sw_program *program;

@@ -69,7 +69,8 @@ struct sw_transfers sw_plan_transfers(const struct sw_plan *plan, int64_t rounds
         const struct sw_ir_op *op = &ir->ops[program->instrs[i].op];
         const bool once = op->phase == SW_PHASE_UPDATE || program->micro_batches > 1 ||
                           program->instrs[i].turn.once;
-        const int64_t times = once ? 1 : rounds;
+        const bool again = program->instrs[i].turn.for_next; /* instead of one in forward */
+        const int64_t times = again ? 0 : once ? 1 : rounds;
         if (sw_ir_is_transfer(op)) {
             const struct sw_ir_value *home = &ir->values[sw_ir_root(ir, op->in[0])];
             (op->move == SW_MOVE_LOAD ? sum.in : sum.out)[home->tier] +=

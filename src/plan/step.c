@@ -51,6 +51,7 @@ static void add_round(const struct draft *d, const struct sw_plan *plan, int64_t
                                   .is_last = is_last};
     struct sw_step_phase forward = phase;
     forward.is_first = plan->update.in_forward && round == 0;
+    forward.finds = forward.is_first && sw_program_for_next(&plan->programs[d->program]) > 0;
     add(d, &forward);
     if (is_last && plan->update.norms_in_backward) {
         add_action(d, SW_STEP_LOSSES);

@@ -55,8 +55,8 @@ static bool is_alike(const struct captured_phase *c, const struct sw_step_phase 
     return like->action == phase->action && like->program == phase->program &&
            like->segment == phase->segment && like->chunk == phase->chunk &&
            like->n_micro == phase->n_micro && like->is_last == phase->is_last &&
-           like->is_first == phase->is_first && like->runs_on == phase->runs_on &&
-           (like->turn > 0) == (phase->turn > 0) &&
+           like->is_first == phase->is_first && like->finds == phase->finds &&
+           like->runs_on == phase->runs_on && (like->turn > 0) == (phase->turn > 0) &&
            !(c->begins && (like->round == 0) != (phase->round == 0)) &&
            phase->round % c->period == like->round % c->period;
 }
@@ -193,6 +193,10 @@ sw_status sw_executor_open_capture(struct sw_executor *ex)
         struct sw_step_phase phase = plan->step.phases[i];
         SW_TRY(capture_new(ex, &phase));
         phase.is_first = false; /* if no update is due */
+        SW_TRY(capture_new(ex, &phase));
+        phase.finds = false; /* if nothing was read for it */
+        SW_TRY(capture_new(ex, &phase));
+        phase.is_first = plan->step.phases[i].is_first;
         SW_TRY(capture_new(ex, &phase));
     }
     for (int p = 0; p < plan->n_programs; p++) { /* programs that are no part of the step */

@@ -118,6 +118,7 @@ static sw_status commit(struct sw_executor *ex, bool alone)
     ex->slots.kept = counts ? 1 - ex->slots.kept : ex->slots.kept;
     ex->slots.is_due = counts && ex->plan->update.in_forward;
     ex->slots.is_renewed = false;
+    ex->slots.has_read = !alone;
     memcpy(ex->slots.scalars, ex->host_scalars, sizeof ex->slots.scalars);
     return SW_OK;
 }
@@ -160,6 +161,8 @@ static sw_status follow(struct sw_executor *ex, const struct sw_step_phase *phas
     struct sw_event event;
     struct sw_step_phase now = *phase;
     now.is_first &= ex->slots.is_due || phase->action != SW_STEP_RUN;
+    now.finds &= ex->slots.has_read;
+    ex->slots.has_read &= phase->action != SW_STEP_RUN; /* transients may overwrite it */
     ex->slots.is_renewed |= now.is_first && phase->action == SW_STEP_RUN;
     sw_walk_begin(&walk, ex->plan, &now, 1);
     do {
@@ -258,6 +261,11 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
 bool sw_executor_is_due(const struct sw_executor *ex)
 {
     return ex->slots.is_due;
+}
+
+void sw_executor_forget_read(struct sw_executor *ex)
+{
+    ex->slots.has_read = false;
 }
 
 void sw_executor_forget_due(struct sw_executor *ex)

@@ -78,6 +78,7 @@ struct slots { /* of tensors with two slots */
     int step, late, kept;
     bool is_due;     /* a step has counted, and its update within the next forward has not */
     bool is_renewed; /* that forward has run, and the second slots have its results */
+    bool has_read;   /* the last step has read for the first forward of the next one */
     double scalars[SW_SCALAR_COUNT]; /* of that update; a step that fails may set others */
 };
 

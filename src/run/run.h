@@ -77,6 +77,9 @@ sw_status sw_executor_walk(struct sw_executor *ex, const struct sw_step_hooks *h
 /* True after a step that counts, until its update of what is offloaded has run: within the next
  * forward, or by sw_executor_settle. */
 bool sw_executor_is_due(const struct sw_executor *ex);
+/* Drops what the last step has read for the first forward of the next one, which then reads it.
+ * Loading tensors and running other programs do so, too. */
+void sw_executor_forget_read(struct sw_executor *ex);
 /* Drops the update that is due, since other parameters and states are loaded. */
 void sw_executor_forget_due(struct sw_executor *ex);
 /* Runs the update that is due, without a forward, between steps. Collective. After a failure it is

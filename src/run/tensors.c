@@ -122,6 +122,7 @@ sw_status sw_executor_roll_back(struct sw_executor *ex)
 {
     sw_status st = sw_executor_drain(ex);
     ex->slots.is_renewed = false;
+    sw_executor_forget_read(ex);
     if (ex->slots.is_due) {
         memcpy(ex->host_scalars, ex->slots.scalars, sizeof ex->slots.scalars);
         ex->has_new_scalars = true;
@@ -138,6 +139,7 @@ sw_status sw_executor_load(struct sw_executor *ex, const struct sw_persistent *i
 {
     SW_TRY(check_range(item, at, bytes));
     SW_TRY(sw_executor_drain(ex));
+    sw_executor_forget_read(ex);
     if (item->tier == SW_TIER_DISK) {
         SW_TRY(sw_swap_write(ex->swap, place_of(ex, item) + at, src, bytes));
         return at + bytes == item->bytes ? zero_tails(ex, item) : SW_OK;
@@ -171,6 +173,7 @@ sw_status sw_executor_zero(struct sw_executor *ex, const struct sw_persistent *i
         return sw_executor_load(ex, item, 0, item->data, item->bytes);
     }
     SW_TRY(sw_executor_drain(ex));
+    sw_executor_forget_read(ex);
     SW_TRY(zero_at(ex, item, place_of(ex, item)));
     if (item->slot_bytes > 0 && sw_state_is_sum(item->state) && !ex->slots.is_due) {
         SW_TRY(zero_at(ex, item, item->offset + item->slot_bytes * (1 - slot_of(ex, item))));

@@ -297,6 +297,7 @@ static void write_step(const struct sw_step *step, struct sw_str *out)
         sw_put_number(out, "micro_batches", runs ? phase->n_micro : -1);
         sw_put_flag(out, "last", runs && phase->is_last);
         sw_put_flag(out, "first", runs && phase->is_first);
+        sw_put_flag(out, "finds", runs && phase->finds);
         sw_put_flag(out, "drains", runs && phase->drains);
         sw_put_flag(out, "runs_on", runs && phase->runs_on);
         sw_put_flag(out, "joins", runs && phase->joins);

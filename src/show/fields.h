@@ -112,6 +112,8 @@ enum sw_compare {
     X(last_only, FLAG, MAY, WAITS, instr->last_only)                                               \
     X(first_only, FLAG, MAY, WAITS, instr->turn.first_only)                                        \
     X(once, FLAG, MAY, WAITS, instr->turn.once)                                                    \
+    X(from_last, FLAG, MAY, WAITS, instr->turn.from_last)                                          \
+    X(for_next, FLAG, MAY, WAITS, instr->turn.for_next)                                            \
     X(if_chosen, COUNT, MAY, WAITS, instr->turn.chosen.n)                                          \
     X(kernel, TEXT, MAY, WORK, instr->about->kernel.path)                                          \
     X(attributes, ANY, MAY, WORK, sw_write_attributes(op, out))                                    \

@@ -45,7 +45,7 @@ static bool is_later(const struct sw_step_phase *a, const struct sw_step_phase *
 {
     return a->turn > 0 && a->action == b->action && a->program == b->program &&
            a->segment == b->segment && a->chunk == b->chunk && a->n_micro == b->n_micro &&
-           (a->round > 0) == (b->round > 0) && a->is_first == b->is_first &&
+           (a->round > 0) == (b->round > 0) && a->is_first == b->is_first && a->finds == b->finds &&
            a->is_last == b->is_last && a->drains == b->drains && a->runs_on == b->runs_on &&
            a->joins == b->joins && b->round == a->round + rounds && b->turn == a->turn + turns &&
            b->sent == (a->sent > 0 ? a->sent + turns : 0);

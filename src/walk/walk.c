@@ -13,9 +13,10 @@ static int64_t first_order(const struct sw_step_phase *phase)
     return phase->turn * SW_WALK_TURN;
 }
 
-/* True for instructions of the last or the first micro-step in another one, and of a micro-batch
- * that this rank lacks. A skipped step is different: the kernels themselves see on the device that
- * they must not change anything. Copies, gathers and writes then move the old bytes. */
+/* True for instructions of the last or the first micro-step in another one, for reads that the step
+ * before has done, and for those of a micro-batch that this rank lacks. A skipped step is
+ * different: the kernels themselves see on the device that they must not change anything. Copies,
+ * gathers and writes then move the old bytes. */
 static bool is_left_out(const struct sw_walk *w, const struct sw_instr *instr)
 {
     const bool rows = !sw_instr_exchanges(instr) && instr->verb != SW_VERB_KERNEL &&
@@ -23,6 +24,7 @@ static bool is_left_out(const struct sw_walk *w, const struct sw_instr *instr)
     return (instr->last_only && !w->phase->is_last) ||
            (instr->turn.first_only && !w->phase->is_first) ||
            (instr->turn.once && w->phase->round > 0) ||
+           (instr->turn.from_last && w->phase->finds) ||
            ((rows || instr->verb == SW_VERB_KERNEL) && instr->micro >= w->phase->n_micro);
 }
 

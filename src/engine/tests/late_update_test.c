@@ -30,7 +30,7 @@ static const char fp16[] =
     "\"hysteresis\": 1}, ";
 static const char bf16[] = "\"bf16\": {\"enabled\": true}, ";
 static const struct way ways[] = {
-    {bf16, "AdamW", "", 1, 1, false, 0},
+    {bf16, "AdamW", ", \"transfer_bytes\": 100000", 1, 1, false, 0},
     {"", "Lion", ", \"schedule\": \"vertical\"", 1, 3, false, 0},
     {fp16, "AdamW", ", \"tile_bytes\": 700", 1, 2, true, 0},
     {bf16, "AdamW8bit", ", \"device_memory\": \"64MiB\", \"host_memory\": 1", 1, 1, true, 0},
@@ -218,6 +218,32 @@ static void it_moves_the_bytes_of_a_step_without_clipping(void **state)
     assert_true(got.disk_in > want.disk_in);
 }
 
+static sw_status step(sw_engine *e, struct sw_step_report *out)
+{
+    return test_train_step(e, 1, B, T, V, out);
+}
+
+/* A checkpoint that is loaded between two steps replaces what the first has read for the second. */
+static void what_was_read_ahead_is_dropped(void **state)
+{
+    (void)state;
+    static const struct way way = {bf16, "AdamW", "", 1, 1, false, 0};
+    const struct run run = {.way = &way, .update = "next_forward", .clip = "0.1"};
+    struct sw_step_report want, got;
+    sw_engine *e = NULL;
+    assert_int_equal(open_engine(&run, NULL, &e), SW_OK);
+    assert_true(e->plan->step.phases[0].finds);
+    assert_int_equal(step(e, NULL), SW_OK);
+    assert_int_equal(sw_save(e, test_at("checkpoint"), NULL), SW_OK);
+    assert_int_equal(step(e, &want), SW_OK);
+    assert_int_equal(step(e, NULL), SW_OK);
+    assert_int_equal(sw_load(e, test_at("checkpoint")), SW_OK);
+    assert_int_equal(step(e, &got), SW_OK);
+    assert_memory_equal(&got, &want, sizeof want);
+    sw_close(e);
+    test_remove(test_at("checkpoint"));
+}
+
 /* Bytes that forward begins to write after its last kernel, so that backward has time for them. */
 static int64_t bytes_after_forward(const struct sw_program *program)
 {
@@ -275,6 +301,7 @@ static void what_cannot_wait_is_refused(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_next_forward_updates_to_the_same_bits),
     cmocka_unit_test(it_moves_the_bytes_of_a_step_without_clipping),
+    cmocka_unit_test(what_was_read_ahead_is_dropped),
     cmocka_unit_test(stores_are_written_during_backward),
     cmocka_unit_test(what_cannot_wait_is_refused),
 };

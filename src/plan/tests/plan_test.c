@@ -546,6 +546,73 @@ static void late_updates_run_ahead_with_gathers(void **state)
     }
 }
 
+/* Counts the reads that the last backward does for the next step. Each is one with which forward
+ * begins. *bytes: their sum */
+static int reads_for_next(const struct sw_program *p, size_t *bytes)
+{
+    int n = 0;
+    *bytes = 0;
+    for (int32_t i = 0; i < p->n_instrs; i++) {
+        if (p->instrs[i].turn.for_next) {
+            n++;
+            *bytes += sw_transfer_bytes(p->ir, &p->ir->ops[p->instrs[i].op]);
+            assert_true(p->instrs[i].segment == SW_SEGMENT_BACKWARD && p->instrs[i].last_only);
+        }
+        n -= p->instrs[i].turn.from_last;
+    }
+    assert_int_equal(n, 0);
+    for (int32_t i = 0; i < p->n_instrs && p->instrs[i].queue != SW_QUEUE_COMPUTE; i++) {
+        n += p->instrs[i].turn.from_last;
+    }
+    return n;
+}
+
+/* Forward finds what the step before has read, within transfer_bytes. A step moves as many bytes as
+ * without. Damage is found. */
+static void reads_run_ahead_across_steps(void **state)
+{
+    (void)state;
+    static const size_t rooms[] = {0, 300, 3000, 1 << 20};
+    struct sw_transfers want = {0};
+    int before = 0, with_two_lives = 0;
+    for (size_t k = 0; k < SW_LEN(rooms); k++) {
+        struct sw_plan_options o = options();
+        size_t bytes;
+        o.policy.stage = 3;
+        o.policy.params_tier = o.policy.states_tier = o.policy.grads_tier = SW_TIER_DISK;
+        o.policy.transfer_bytes = rooms[k];
+        o.policy.two_slots = true;
+        o.policy.clipped_update = SW_CLIPPED_NEXT_FORWARD;
+        struct sw_plan *plan = plan_tower(4, &o);
+        struct sw_program *p = &plan->programs[0];
+        const int n = reads_for_next(p, &bytes);
+        assert_true(bytes <= rooms[k] && n >= before && (n > 0) == (k > 1));
+        assert_int_equal(plan->step.phases[0].finds, n > 0);
+        const struct sw_transfers moved = sw_plan_transfers(plan, 3);
+        want = k == 0 ? moved : want;
+        assert_memory_equal(&moved, &want, sizeof want);
+        before = n;
+        for (int32_t i = 0; i < p->n_instrs && n > 0; i++) {
+            struct sw_instr *instr = &p->instrs[i];
+            const struct sw_instr was = *instr;
+            if (was.turn.for_next && was.workspace >= 0) {
+                p->buffers[was.workspace].offset += SW_PLAN_DISK_ALIGN;
+                assert_true(sw_plan_check(plan, &o) < 0);
+                p->buffers[was.workspace].offset -= SW_PLAN_DISK_ALIGN;
+                with_two_lives++;
+            }
+            if (was.turn.for_next || was.turn.from_last) {
+                instr->turn.from_last = instr->turn.for_next = false;
+                assert_true(sw_plan_check(plan, &o) < 0);
+                *instr = was;
+            }
+        }
+        assert_int_equal(sw_plan_check(plan, &o), SW_OK);
+        sw_plan_close(plan);
+    }
+    assert_true(with_two_lives > 0);
+}
+
 /* Products between reduction i and the first kernel that reads its sum; -1 = none reads it in
  * backward. */
 static int products_beside(const struct sw_program *p, int32_t i)
@@ -1251,6 +1318,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_travels_together_is_of_one_kind),
     cmocka_unit_test(a_load_finds_what_was_stored),
     cmocka_unit_test(late_updates_run_ahead_with_gathers),
+    cmocka_unit_test(reads_run_ahead_across_steps),
     cmocka_unit_test(updates_in_backward_leave_time_for_reductions),
     cmocka_unit_test(the_next_forward_updates_a_share),
     cmocka_unit_test(states_are_read_in_segments_before),

@@ -88,6 +88,7 @@ static void add_by_hand(struct sw_plan *plan)
     instr->exchange.continues = true;
     instr->exchange.runs[0] = instr->exchange.runs[1] = 2;
     instr->turn.chosen.n = 1;
+    instr->turn.from_last = instr->turn.for_next = true;
     while (instr->verb != SW_VERB_GATHER) {
         instr++;
     }
