@@ -275,7 +275,7 @@ struct cpu_vector {
     void (*muon_apply)(const struct cpu_update *u, int64_t first, int64_t n, const float *x);
     /* Adds the sums of squares of the runs among CPU_STREAM_ELEMS elements. Returns false and adds
      * nothing if an element is NaN or above limit in size. */
-    bool (*add_squares)(const float *g, double limit, int64_t *stats);
+    bool (*add_squares)(enum sw_dtype dtype, const void *g, double limit, int64_t *stats);
     void (*gate)(const struct cpu_gate *g, int64_t first, int64_t n);
     void (*rotary)(const struct cpu_rotary *r);
     void (*norm)(const struct cpu_norm *c, int64_t first, int64_t n);

@@ -48,7 +48,7 @@ static void add_run(int64_t *stats, const float *x, int64_t n)
 
 void sw_cpu_add_squares(const struct cpu_vector *vector, int64_t *stats, const float *x, int64_t n)
 {
-    if (n == CPU_STREAM_ELEMS && vector->add_squares(x, 0x1.fffffep127, stats)) {
+    if (n == CPU_STREAM_ELEMS && vector->add_squares(SW_F32, x, 0x1.fffffep127, stats)) {
         return;
     }
     for (int64_t e = 0; e < n; e += SW_SQUARES_RUN) {

@@ -193,14 +193,23 @@ static void stats_item(void *ctx, int64_t i_part, int i_worker)
     const int64_t n_runs = sw_ceil_div(n_elems, CPU_STREAM_ELEMS);
     const double limit = certain_limit(job->call);
     int64_t *stats = (int64_t *)job->call->workspace + i_part * SW_STATS_WORDS;
+    /* a single dense stream is read as it is */
+    const struct cpu_grad_stream *only =
+        job->streams.n == 1 && !job->streams.stream[0].index ? &job->streams.stream[0] : NULL;
+    const size_t bytes = only ? sw_dtype_bytes(only->dtype) : 0;
     float buffer[CPU_STREAM_ELEMS];
     (void)i_worker;
     memset(stats, 0, SW_STATS_WORDS * sizeof *stats);
     for (int64_t i = n_runs * i_part / STATS_PARTS; i < n_runs * (i_part + 1) / STATS_PARTS; i++) {
         const int64_t start = i * CPU_STREAM_ELEMS,
                       n = sw_min_i64(CPU_STREAM_ELEMS, n_elems - start);
+        if (n == CPU_STREAM_ELEMS && only &&
+            job->vector->add_squares(
+                only->dtype, only->data + (size_t)(only->first + start) * bytes, limit, stats)) {
+            continue;
+        }
         const float *g = sw_cpu_streams_sum(job->vector, &job->streams, start, n, buffer);
-        if (n == CPU_STREAM_ELEMS && job->vector->add_squares(g, limit, stats)) {
+        if (n == CPU_STREAM_ELEMS && !only && job->vector->add_squares(SW_F32, g, limit, stats)) {
             continue;
         }
         for (int64_t e = 0; e < n; e += SW_SQUARES_RUN) {
