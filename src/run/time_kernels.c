@@ -13,7 +13,7 @@
 enum {
     PASSES = 3,
     LEAST_SAMPLES = 2,
-    MOST_SAMPLES = 60,
+    MOST_SAMPLES = SW_MOST_LAUNCHES,
     PAGE = 4096,
     OPERANDS = SW_MAX_INPUTS + SW_MAX_OUTPUTS
 };
@@ -609,20 +609,13 @@ static double seconds_between(const struct bench *b, const struct class *classes
     return n > 0 ? sum / (double)n : 0;
 }
 
-/* Launches of all ranks, which ran them side by side: [ranks, classes, PASSES, MOST_SAMPLES] */
-struct gathered {
-    const double *launches;
-    size_t stride; /* from rank to rank */
-    int ranks;
-};
-
 /* Seconds of launches first .. end - 1 on the slowest rank; 0 = one of them has not that many. at:
  * of the first launch on rank 0 */
-static double slowest(const struct gathered *g, size_t at, int first, int end)
+static double slowest(const struct sw_launches *g, size_t at, int first, int end)
 {
     double most = 0;
     for (int r = 0; r < g->ranks; r++) {
-        const double *launches = g->launches + (size_t)r * g->stride + at;
+        const double *launches = g->seconds + (size_t)r * g->stride + at;
         double sum = 0;
         for (int k = first; k < end; k++) {
             if (launches[k] <= 0) {
@@ -635,16 +628,14 @@ static double slowest(const struct gathered *g, size_t at, int first, int end)
     return most;
 }
 
-/* Mean of the slowest rank's launches, if ranks meet after `each` of them. Processors are not
- * equally fast at all times. */
-static double meet_after(const struct gathered *g, size_t at, int each)
+double sw_launches_mean(const struct sw_launches *g, size_t at, int each)
 {
     double sum = 0, one;
     int n = 0;
     for (; n + each <= MOST_SAMPLES && (one = slowest(g, at, n, n + each)) > 0; n += each) {
         sum += one;
     }
-    return n > 0 ? sum / n : each > 1 ? meet_after(g, at, each - 1) : 0;
+    return n > 0 ? sum / n : each > 1 ? sw_launches_mean(g, at, each - 1) : 0;
 }
 
 /* Agrees on the times of all ranks: those of the slowest if ranks meet, else the mean. */
@@ -652,10 +643,10 @@ static sw_status agree(const struct bench *b, sw_comm *meet, const struct sw_mac
                        struct class *classes, int n, int32_t (*of)[2])
 {
     const size_t passes = (size_t)n * PASSES, stride = passes * (MOST_SAMPLES + 1);
-    struct gathered g = {.stride = stride, .ranks = sw_comm_size(meet)};
+    struct sw_launches g = {.stride = stride, .ranks = sw_comm_size(meet)};
     double *all = sw_alloc("run", (size_t)g.ranks * stride * sizeof *all);
     SW_TRY_ALLOC(all, "measurements of all ranks");
-    g.launches = all;
+    g.seconds = all;
     for (size_t i = 0; i < passes; i++) { /* after the launches */
         classes[0].launches[passes * MOST_SAMPLES + i] = classes[i / PASSES].samples[i % PASSES];
     }
@@ -672,7 +663,7 @@ static sw_status agree(const struct bench *b, sw_comm *meet, const struct sw_mac
     for (size_t i = 0; i < passes && between > 0; i++) {
         double *seconds = &classes[i / PASSES].samples[i % PASSES];
         const int each = (int)fmax(1, fmin(MOST_SAMPLES, between / *seconds));
-        const double met = meet_after(&g, i * MOST_SAMPLES, each);
+        const double met = sw_launches_mean(&g, i * MOST_SAMPLES, each);
         *seconds = met > 0 ? met : *seconds;
     }
     sw_free(all);
