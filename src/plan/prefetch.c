@@ -5,9 +5,9 @@
 // that moves ahead of the point at which SKIP is known loses its predicate.
 //
 // Under clipping, what an update within forward needs of the disk is read ahead across steps, too:
-// the reads with which a forward begins come once more in the last backward, after all others. The
-// first forward of the next step leaves them out, unless something has come between. Stores of an
-// update within forward lag (lag.c), by at most half of that limit.
+// the reads with which a forward begins come once more in the last backward, where its own loads
+// leave room. The first forward of the next step leaves them out, unless something has come
+// between. Stores of an update within forward lag (lag.c), by at most half of that limit.
 #include <string.h>
 
 #include "plan/private.h"
