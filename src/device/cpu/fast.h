@@ -21,11 +21,18 @@ struct cpu_gemm {
 
 enum cpu_side { CPU_LEFT, CPU_RIGHT }; /* operand of a product: a, b */
 
+/* n rows of that many bytes, `step` bytes apart. */
+struct cpu_rows {
+    const char *at;
+    int64_t n, bytes, step;
+};
+
 /* Both operands of a product, packed. Blocks of gemm_depth terms follow each other at the given
  * stride in floats. */
 struct cpu_packed {
     const float *at[2];
     int64_t step[2];
+    const struct cpu_rows *next; /* fetched into the L2 cache meanwhile, or NULL */
 };
 
 /* Processing of a block of a product while it is in cache. */
@@ -400,17 +407,19 @@ static inline size_t cpu_grid_block_bytes(const struct cpu_grid *grid)
 /* ---- a product by own kernels that packs each operand about once (fast_panels.c) ---- */
 
 /* Slabs of b are packed for all workers. Each item packs the rows of a that it multiplies by the
- * blocks of a slab. The cut follows from the shape, the limit and the number of threads; no bit
- * depends on it. */
+ * blocks of a slab. If a has few rows, the whole of it is packed for all workers instead, and each
+ * item packs the columns of b that it multiplies. The cut follows from the shape, the limit and the
+ * number of threads; no bit depends on it. */
 struct cpu_panels {
     struct cpu_gemm whole;
     const struct cpu_vector *vector;
+    bool has_few_rows;      /* only nb is used of the numbers below */
     int64_t slab_n, slab_k; /* columns and terms of b that are packed at a time */
     int64_t nb;             /* columns of a block */
     int64_t n_m, n_n;       /* items: ranges of rows, groups of blocks of a slab */
     int64_t mb;             /* most rows of an item */
     bool in_place;          /* c is the whole result, rows whole.ldc apart */
-    size_t packed_bytes;    /* a slab; then each worker has worker_bytes */
+    size_t packed_bytes;    /* a slab, or the whole of a; then each worker has worker_bytes */
     size_t worker_bytes;
 };
 

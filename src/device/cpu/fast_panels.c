@@ -2,7 +2,9 @@
 // A product that packs b once for all workers, in slabs of columns and, if the result is in place,
 // of terms. An item is a range of rows times a group of the slab's blocks: it packs its rows of a,
 // which then stay in the L2 cache, and multiplies them by one block of columns after the other.
-// Sums are added in the order of vector->gemm, so the bits are the same.
+// With few rows, packing b whole would cost more than its use: there an item packs a few columns,
+// depth by depth, and fetches the next ones from memory while it multiplies. Sums are added in the
+// order of vector->gemm, so the bits are the same.
 #include "device/cpu/fast.h"
 
 enum { BLOCK_COLUMNS = 128 };
@@ -69,6 +71,37 @@ static void cut_items(struct cpu_panels *p, int64_t threads)
     p->mb = sw_ceil_div(groups, p->n_m) * tile;
 }
 
+/* Products with at most so many rows: a depth of them stays in the L2 cache. */
+enum { FEW_ROWS = 512, LEAST_FEW_COLUMNS = 64, MOST_FEW_COLUMNS = 256 };
+
+static bool has_few_rows(const struct cpu_panels *p, size_t most_bytes)
+{
+    const struct cpu_gemm *g = &p->whole;
+    const int64_t a = depths_of(p, g->k) * p->vector->gemm_packed_elems(CPU_LEFT, g->m);
+    return p->vector->gemm_tile[CPU_RIGHT] >= 32 && g->m <= FEW_ROWS &&
+           (size_t)a * sizeof(float) + CPU_LINE <= most_bytes;
+}
+
+static void cut_columns(struct cpu_panels *p, int64_t threads)
+{
+    const int64_t unit = p->vector->gemm_tile[CPU_RIGHT], n = p->whole.n;
+    double best = 0;
+    for (int64_t columns = MOST_FEW_COLUMNS; columns >= LEAST_FEW_COLUMNS; columns -= unit) {
+        const double rounds = (double)sw_ceil_div(sw_ceil_div(n, columns), threads) + 0.25;
+        const double now = rounds * (double)(columns + PACKING_COLUMNS);
+        if (best == 0 || now < best) {
+            best = now;
+            p->nb = columns;
+        }
+    }
+    const int64_t depths = depths_of(p, p->whole.k);
+    const int64_t a = depths * p->vector->gemm_packed_elems(CPU_LEFT, p->whole.m);
+    const int64_t b = p->vector->gemm_packed_elems(CPU_RIGHT, p->nb);
+    const int64_t c = p->in_place ? 0 : p->whole.m * p->nb;
+    p->packed_bytes = sw_round_up((size_t)a * sizeof(float), CPU_LINE);
+    p->worker_bytes = sw_round_up((size_t)(b + c) * sizeof(float), CPU_LINE);
+}
+
 bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whole, bool in_place,
                        size_t most_bytes, struct cpu_panels *out)
 {
@@ -76,8 +109,15 @@ bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whol
                                .vector = sw_cpu_vector_for(dev->isa),
                                .nb = BLOCK_COLUMNS,
                                .in_place = in_place};
-    if (whole->m < LEAST_EDGE || whole->n < LEAST_EDGE || whole->k == 0 ||
-        !cut_slabs(out, (int64_t)(most_bytes / sizeof(float)))) {
+    if (whole->m < LEAST_EDGE || whole->n < LEAST_EDGE || whole->k == 0) {
+        return false;
+    }
+    out->has_few_rows = has_few_rows(out, most_bytes);
+    if (out->has_few_rows) {
+        cut_columns(out, cpu_workers(dev->pool));
+        return true;
+    }
+    if (!cut_slabs(out, (int64_t)(most_bytes / sizeof(float)))) {
         return false;
     }
     cut_items(out, cpu_workers(dev->pool));
@@ -95,6 +135,7 @@ bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whol
 struct job {
     const struct cpu_panels *panels;
     const struct cpu_panels_call *call;
+    struct sw_pool *pool;
     int64_t j, k, n, terms; /* the slab */
 };
 
@@ -161,11 +202,89 @@ static void item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
+/* ---- few rows ---- */
+
+enum { PACKED_GROUPS = 4 }; /* groups of rows of an item that packs a */
+
+static void pack_rows_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct cpu_panels *p = job->panels;
+    const struct cpu_gemm *g = &p->whole;
+    const int64_t rows = PACKED_GROUPS * p->vector->gemm_tile[CPU_LEFT];
+    const int64_t ranges = sw_ceil_div(g->m, rows), depth = i_item / ranges;
+    const int64_t i = i_item % ranges * rows;
+    float *to = (float *)job->call->workspace +
+                depth * p->vector->gemm_packed_elems(CPU_LEFT, g->m) +
+                p->vector->gemm_packed_elems(CPU_LEFT, i);
+    (void)i_worker;
+    p->vector->gemm_pack(g, CPU_LEFT, job->call->a, i, sw_min_i64(rows, g->m - i),
+                         depth * p->vector->gemm_depth, to);
+}
+
+/* Columns j .. of one depth of b, as they are stored; no rows if there are none. */
+static struct cpu_rows stored(const struct job *job, int64_t j, int64_t k)
+{
+    const struct cpu_panels *p = job->panels;
+    const struct cpu_gemm *g = &p->whole;
+    const int64_t n = sw_min_i64(p->nb, g->n - j);
+    const int64_t terms = sw_min_i64(p->vector->gemm_depth, g->k - k);
+    const int64_t size = (int64_t)sw_dtype_bytes(g->dtype_b), step = g->ldb * size;
+    const char *b = job->call->b;
+    if (n <= 0) {
+        return (struct cpu_rows){.at = b, .n = 1};
+    }
+    return g->tb ? (struct cpu_rows){b + j * step + k * size, n, terms * size, step}
+                 : (struct cpu_rows){b + k * step + j * size, terms, n * size, step};
+}
+
+/* Multiplies all rows by a block of columns. */
+static void columns_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct job *job = ctx;
+    const struct cpu_panels *p = job->panels;
+    const struct cpu_gemm *g = &p->whole;
+    const int64_t depth = p->vector->gemm_depth, j = i_item * p->nb;
+    /* probably the next item of this worker */
+    const int64_t after = j + cpu_workers(job->pool) * p->nb;
+    const int64_t a_elems = p->vector->gemm_packed_elems(CPU_LEFT, g->m);
+    const struct cpu_block where = {.j = j, .m = g->m, .n = sw_min_i64(p->nb, g->n - j)};
+    float *b = (float *)((char *)job->call->workspace + p->packed_bytes +
+                         (size_t)i_worker * p->worker_bytes);
+    float *c = p->in_place ? job->call->c + j : b + p->vector->gemm_packed_elems(CPU_RIGHT, p->nb);
+    struct cpu_gemm gemm = {.m = g->m, .n = where.n, .ldc = p->in_place ? g->ldc : where.n};
+    for (int64_t k = 0; k < g->k; k += depth) {
+        const bool is_last = k + depth >= g->k;
+        const struct cpu_rows next = stored(job, is_last ? after : j, is_last ? 0 : k + depth);
+        const struct cpu_packed packed = {
+            .at = {(const float *)job->call->workspace + k / depth * a_elems, b}, .next = &next};
+        p->vector->gemm_pack(g, CPU_RIGHT, job->call->b, j, where.n, k, b);
+        gemm.k = sw_min_i64(depth, g->k - k);
+        p->vector->gemm_packed(&gemm, &packed, k > 0, c);
+    }
+    if (!p->in_place) {
+        job->call->finish(job->call->ctx, c, where);
+    }
+}
+
+static void run_columns(struct job *job, struct sw_pool *pool)
+{
+    const struct cpu_panels *p = job->panels;
+    const int64_t rows = PACKED_GROUPS * p->vector->gemm_tile[CPU_LEFT];
+    sw_pool_run(pool, sw_ceil_div(p->whole.m, rows) * depths_of(p, p->whole.k), pack_rows_item,
+                job);
+    sw_pool_run(pool, blocks_of(p, p->whole.n), columns_item, job);
+}
+
 void sw_cpu_panels_run(const struct cpu_panels *panels, struct sw_pool *pool,
                        const struct cpu_panels_call *call)
 {
     const struct cpu_gemm *g = &panels->whole;
-    struct job job = {panels, call, 0, 0, 0, 0};
+    struct job job = {.panels = panels, .call = call, .pool = pool};
+    if (panels->has_few_rows) {
+        run_columns(&job, pool);
+        return;
+    }
     for (job.j = 0; job.j < g->n; job.j += panels->slab_n) {
         job.n = sw_min_i64(panels->slab_n, g->n - job.j);
         for (job.k = 0; job.k < g->k; job.k += panels->slab_k) {

@@ -68,14 +68,15 @@ static const struct {
     int64_t m, n, k;
     bool ta, tb, in_place;
     size_t most_bytes;
-    int64_t slabs_n, slabs_k; /* wanted cut */
+    int64_t slabs_n, slabs_k; /* wanted cut into slabs */
+    bool has_few_rows;        /* with wide panels: a is packed whole */
 } cases[] = {
-    {128, 128, 1, false, false, true, 1 << 20, 1, 1},
-    {145, 300, 257, false, true, true, 1 << 20, 1, 1},
-    {145, 300, 257, false, true, false, 1 << 19, 2, 1},
-    {131, 260, 700, true, false, false, 1 << 19, 3, 1},
-    {200, 300, 1100, false, false, true, 400000, 3, 2},
-    {300, 129, 1600, true, true, true, 400000, 2, 3},
+    {128, 128, 1, false, false, true, 1 << 20, 1, 1, true},
+    {145, 300, 257, false, true, true, 1 << 20, 1, 1, true},
+    {145, 300, 257, false, true, false, 1 << 19, 2, 1, true},
+    {131, 260, 700, true, false, false, 1 << 19, 3, 1, true},
+    {200, 300, 1100, false, false, true, 400000, 3, 2, false},
+    {300, 129, 1600, true, true, true, 400000, 2, 3, false},
 };
 
 static void check_case(const struct cpu_device *dev, enum sw_dtype dtype, size_t i)
@@ -97,8 +98,12 @@ static void check_case(const struct cpu_device *dev, enum sw_dtype dtype, size_t
     free(scratch);
     struct cpu_panels panels;
     assert_true(sw_cpu_panels_cut(dev, &g, cases[i].in_place, cases[i].most_bytes, &panels));
-    assert_int_equal(sw_ceil_div(g.n, panels.slab_n), cases[i].slabs_n);
-    assert_int_equal(sw_ceil_div(g.k, panels.slab_k), cases[i].slabs_k);
+    const bool is_wide = vector->gemm_tile[CPU_RIGHT] >= 32;
+    assert_int_equal(panels.has_few_rows, is_wide && cases[i].has_few_rows);
+    if (!panels.has_few_rows) {
+        assert_int_equal(sw_ceil_div(g.n, panels.slab_n), cases[i].slabs_n);
+        assert_int_equal(sw_ceil_div(g.k, panels.slab_k), cases[i].slabs_k);
+    }
     assert_true(multiplies(dev, &g, cases[i].in_place, cases[i].most_bytes));
     assert_memory_equal(got, want, (size_t)(g.m * g.n) * sizeof *got);
 }
