@@ -177,8 +177,8 @@ static void pack_item(void *ctx, int64_t i_item, int i_worker)
 
 /* ---- items ---- */
 
-/* What is done beside the steps: the finished sums of the group of columns before are handed to the
- * sink while they are in the L1 cache, and the rows of the next panel are prefetched. */
+/* Beside the steps, the finished sums of the group of columns before are handed to the sink while
+ * they are in the L1 cache, and the rows of the next panel are prefetched. */
 struct beside {
     const struct cpu_dots_run *run;
     struct cpu_block block; /* a group: `part` columns of a panel of rows. m = 0: none */
