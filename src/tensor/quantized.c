@@ -137,10 +137,20 @@ void sw_quantized_decode(const struct sw_quantized *q, int64_t first, int64_t n,
 
 float sw_quantized_peak(const float *x, int64_t n)
 {
-    float peak = 0;
-    for (int64_t i = 0; i < n; i++) {
+    float peak = 0, peaks[16] = {0};
+    int64_t i = 0;
+    for (; i + (int64_t)SW_LEN(peaks) <= n; i += (int64_t)SW_LEN(peaks)) {
+        for (size_t k = 0; k < SW_LEN(peaks); k++) {
+            const float size = fabsf(x[i + (int64_t)k]);
+            peaks[k] = size > peaks[k] ? size : peaks[k];
+        }
+    }
+    for (; i < n; i++) {
         const float size = fabsf(x[i]);
         peak = size > peak ? size : peak;
+    }
+    for (size_t k = 0; k < SW_LEN(peaks); k++) {
+        peak = peaks[k] > peak ? peaks[k] : peak;
     }
     return peak;
 }
@@ -153,29 +163,71 @@ void sw_nf4_scales(const float *x, int64_t n, float *scales)
     }
 }
 
-/* The nearest level: the number of middles between levels that are below x. */
-static void find_levels(const float *x, int64_t n, float scale, uint8_t *out)
+/* 1 if x is above the middle between levels k and k + 1. */
+#define IS_ABOVE(x, k) ((levels[k] + levels[(k) + 1]) / 2 < (x))
+
+/* Encodes whole blocks. The nearest level is the number of middles between levels that are below a
+ * number. Lengths are constants and nothing branches, so that compilers make vectors of the inner
+ * loops. */
+static inline __attribute__((always_inline)) void
+encode_blocks(const float *x, int64_t n_blocks, const float *scales, uint8_t *packed)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const float scaled = scale > 0 ? x[i] / scale : 0;
-        int code = 0;
-        for (int k = 0; k < 15; k++) {
-            code += (levels[k] + levels[k + 1]) / 2 < scaled;
+    for (int64_t b = 0; b < n_blocks; b++, x += SW_NF4_BLOCK, packed += SW_NF4_BLOCK / 2) {
+        const float scale = scales[b];
+        int32_t codes[SW_NF4_BLOCK];
+        for (int i = 0; i < SW_NF4_BLOCK; i++) {
+            const float y = x[i] / scale;
+            codes[i] = IS_ABOVE(y, 0) + IS_ABOVE(y, 1) + IS_ABOVE(y, 2) + IS_ABOVE(y, 3) +
+                       IS_ABOVE(y, 4) + IS_ABOVE(y, 5) + IS_ABOVE(y, 6) + IS_ABOVE(y, 7) +
+                       IS_ABOVE(y, 8) + IS_ABOVE(y, 9) + IS_ABOVE(y, 10) + IS_ABOVE(y, 11) +
+                       IS_ABOVE(y, 12) + IS_ABOVE(y, 13) + IS_ABOVE(y, 14);
         }
-        out[i] = (uint8_t)code;
+        for (int i = 0; i < SW_NF4_BLOCK / 2; i++) {
+            packed[i] = (uint8_t)(codes[2 * i] << 4 | codes[2 * i + 1]);
+        }
+        if (!(scale > 0)) {
+            memset(packed, 0x77, SW_NF4_BLOCK / 2);
+        }
     }
 }
 
+static void encode_portable(const float *x, int64_t n_blocks, const float *scales, uint8_t *packed)
+{
+    encode_blocks(x, n_blocks, scales, packed);
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void encode_avx2(const float *x, int64_t n_blocks,
+                                                        const float *scales, uint8_t *packed)
+{
+    encode_blocks(x, n_blocks, scales, packed);
+}
+
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+#else
+#define encode_avx2 encode_portable
+
+static bool has_avx2(void)
+{
+    return false;
+}
+#endif
+
 void sw_nf4_encode(const float *x, int64_t n, const float *scales, uint8_t *packed)
 {
-    uint8_t codes[SW_NF4_BLOCK + 1];
-    for (int64_t first = 0; first < n; first += SW_NF4_BLOCK) {
-        const int64_t some = sw_min_i64(SW_NF4_BLOCK, n - first);
-        find_levels(x + first, some, scales[first / SW_NF4_BLOCK], codes);
-        codes[some] = 7; /* after an odd last one */
-        for (int64_t i = 0; i < some; i += 2) {
-            packed[(first + i) / 2] = (uint8_t)(codes[i] << 4 | codes[i + 1]);
-        }
+    void (*const encode)(const float *x, int64_t n_blocks, const float *scales, uint8_t *packed) =
+        has_avx2() ? encode_avx2 : encode_portable;
+    const int64_t whole = n / SW_NF4_BLOCK, rest = n % SW_NF4_BLOCK;
+    float last[SW_NF4_BLOCK] = {0}; /* a zero has code 7, as wanted after an odd last one */
+    uint8_t codes[SW_NF4_BLOCK / 2];
+    encode(x, whole, scales, packed);
+    if (rest > 0) {
+        memcpy(last, x + whole * SW_NF4_BLOCK, (size_t)rest * sizeof *x);
+        encode(last, 1, scales + whole, codes);
+        memcpy(packed + whole * SW_NF4_BLOCK / 2, codes, (size_t)(rest + 1) / 2);
     }
 }
 
@@ -211,33 +263,33 @@ void sw_nf4_map(float out[256])
     qsort(out, (size_t)n, sizeof *out, compare_floats);
 }
 
-static int find_nearest(const float *ascending, int n, float x)
+/* The nearest of 256 ascending numbers: the number of middles between them that are below x. */
+static uint8_t find_nearest(const float middles[255], float x)
 {
-    int low = 0, high = n - 1;
-    while (low < high) {
-        const int middle = (low + high) / 2;
-        if ((ascending[middle] + ascending[middle + 1]) / 2 < x) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+    int below = 0;
+    for (int half = 128; half > 0; half /= 2) {
+        below += middles[below + half - 1] < x ? half : 0;
     }
-    return low;
+    return (uint8_t)below;
 }
 
 void sw_nf4_encode_scales(const float *scales, int64_t n, const float map[256], float offset,
                           uint8_t *out, float *nested)
 {
+    float middles[255];
+    for (int i = 0; i < 255; i++) {
+        middles[i] = (map[i] + map[i + 1]) / 2;
+    }
     for (int64_t first = 0; first < n; first += SW_NF4_NESTED) {
         const int64_t end = sw_min_i64(first + SW_NF4_NESTED, n);
         float peak = 0;
         for (int64_t i = first; i < end; i++) {
-            peak = fmaxf(peak, fabsf(scales[i] - offset));
+            const float size = fabsf(scales[i] - offset);
+            peak = size > peak ? size : peak;
         }
         nested[first / SW_NF4_NESTED] = peak;
         for (int64_t i = first; i < end; i++) {
-            const float scaled = peak > 0 ? (scales[i] - offset) / peak : 0;
-            out[i] = (uint8_t)find_nearest(map, 256, scaled);
+            out[i] = find_nearest(middles, peak > 0 ? (scales[i] - offset) / peak : 0);
         }
     }
 }

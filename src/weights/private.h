@@ -42,10 +42,12 @@ sw_status sw_weights_end_digest(struct sw_weights *w, struct sw_parameter *param
                                 struct sw_digest *digest, sw_status st);
 
 /* ---- quantized.c ---- */
-/* Elements of a weight, as f32. */
+/* Elements of a weight, as f32. Several threads may fetch at once, unless they are of an ONNX file.
+ */
 struct sw_values {
     sw_status (*fetch)(void *ctx, int64_t first, int64_t n, float *out);
     void *ctx;
+    enum sw_dtype dtype; /* one that has all of the values exactly */
 };
 /* Opens w->quantizer if the configuration or the folder has quantized weights. Refuses by name what
  * does not work with them. */
@@ -57,10 +59,10 @@ bool sw_weights_is_scales(const struct sw_weights *w, const char *param);
 /* The shape of a quantized weight as a matrix. */
 struct sw_shape sw_weights_quantized_shape(const struct sw_weights *w, const char *param);
 /* Fills the parameters of a quantized weight, from the folder (from) or else from values that it
- * quantizes, which are read twice. piece: [SW_WEIGHTS_SCRATCH / 2] */
+ * quantizes. */
 sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *param,
                                    const struct sw_hf_quantized *from,
-                                   const struct sw_values *values, float *piece);
+                                   const struct sw_values *values);
 
 /* Values as they are once they are quantized: encoded and decoded. */
 struct sw_decoding {

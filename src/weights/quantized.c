@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights that stay quantized: which ones, and their codes and scales. These are taken from a
-// folder that bitsandbytes wrote, or made of values that are read twice in pieces. A quantized
-// weight is never in memory as floats.
+// folder that bitsandbytes wrote, or made of values that are read in pieces. A quantized weight is
+// never in memory as floats; only its scales are.
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "weights/private.h"
 
-enum { CHUNK = SW_NF4_BLOCK * SW_NF4_NESTED }; /* elements under one nested scale */
+enum {
+    CHUNK = SW_NF4_BLOCK * SW_NF4_NESTED, /* elements under one nested scale */
+    BATCH = 32 * CHUNK                    /* elements that threads encode before codes are stored */
+};
 
 /* ---- which ones ---- */
 
@@ -325,8 +329,9 @@ static sw_status fetch(const struct item *item, const struct sw_values *values, 
                        int64_t n, float *piece)
 {
     uint16_t narrow[1024];
+    const bool is_exact = item->form.dtype == SW_F32 || item->form.dtype == values->dtype;
     SW_TRY(values->fetch(values->ctx, first, n, piece));
-    for (int64_t at = 0; at < n && item->form.dtype != SW_F32; at += (int64_t)SW_LEN(narrow)) {
+    for (int64_t at = 0; at < n && !is_exact; at += (int64_t)SW_LEN(narrow)) {
         const int64_t some = sw_min_i64(n - at, (int64_t)SW_LEN(narrow));
         sw_convert(item->form.dtype, narrow, SW_F32, piece + at, some);
         sw_convert(SW_F32, piece + at, item->form.dtype, narrow, some);
@@ -334,70 +339,145 @@ static sw_status fetch(const struct item *item, const struct sw_values *values, 
     return SW_OK;
 }
 
-/* The mean of the scales of all blocks. */
-static sw_status find_offset(const struct item *item, const struct sw_values *values, float *piece,
-                             float *out)
+static void add_all(const float *scales, int64_t n, double *sum)
 {
-    const int64_t n = sw_shape_elems(&item->shape);
-    float scales[SW_NF4_NESTED];
+    for (int64_t i = 0; i < n; i++) {
+        *sum += (double)scales[i];
+    }
+}
+
+/* Encodes a weight batch by batch. Threads encode the units of a batch side by side; their results
+ * are stored in order. */
+struct encoder {
+    const struct item *item;
+    const struct sw_values *values;
+    int64_t elems, unit; /* of the weight; encoded at a time: rows, or CHUNK of NF4 */
+    int64_t first;       /* unit of the batch */
+    float *pieces;       /* [threads][CHUNK] */
+    float *scales;       /* of the weight's blocks or rows */
+    uint8_t *codes;      /* of the batch */
+    atomic_bool failed;
+};
+
+/* Encodes rows that fit a piece together. */
+static sw_status encode_rows(const struct encoder *e, int64_t row, int64_t n, float *piece,
+                             int8_t *codes)
+{
+    const int64_t columns = e->item->shape.dims[1];
+    SW_TRY(fetch(e->item, e->values, row * columns, n * columns, piece));
+    for (int64_t i = 0; i < n; i++) {
+        e->scales[row + i] = sw_quantized_peak(piece + i * columns, columns);
+        sw_int8_encode(piece + i * columns, columns, e->scales[row + i], codes + i * columns);
+    }
+    return SW_OK;
+}
+
+/* Encodes a row that does not fit a piece. */
+static sw_status encode_row(const struct encoder *e, int64_t row, float *piece, int8_t *codes)
+{
+    const int64_t columns = e->item->shape.dims[1];
+    float peak = 0;
+    for (int64_t at = 0; at < columns; at += CHUNK) {
+        const int64_t some = sw_min_i64(columns - at, CHUNK);
+        SW_TRY(fetch(e->item, e->values, row * columns + at, some, piece));
+        const float of_piece = sw_quantized_peak(piece, some);
+        peak = of_piece > peak ? of_piece : peak;
+    }
+    for (int64_t at = 0; at < columns; at += CHUNK) {
+        const int64_t some = sw_min_i64(columns - at, CHUNK);
+        SW_TRY(fetch(e->item, e->values, row * columns + at, some, piece));
+        sw_int8_encode(piece, some, peak, codes + at);
+    }
+    e->scales[row] = peak;
+    return SW_OK;
+}
+
+static sw_status encode_unit(const struct encoder *e, int64_t i, float *piece)
+{
+    const int64_t at = (e->first + i) * e->unit, n = sw_min_i64(e->unit, e->elems - at);
+    if (e->item->form.kind == SW_QUANTIZED_INT8) {
+        const int64_t columns = e->item->shape.dims[1];
+        int8_t *codes = (int8_t *)e->codes + i * e->unit;
+        return columns > CHUNK ? encode_row(e, at / columns, piece, codes)
+                               : encode_rows(e, at / columns, n / columns, piece, codes);
+    }
+    SW_TRY(fetch(e->item, e->values, at, n, piece));
+    sw_nf4_scales(piece, n, e->scales + at / SW_NF4_BLOCK);
+    sw_nf4_encode(piece, n, e->scales + at / SW_NF4_BLOCK, e->codes + i * e->unit / 2);
+    return SW_OK;
+}
+
+static void encode_item(void *ctx, int64_t i, int i_worker)
+{
+    struct encoder *e = ctx;
+    if (encode_unit(e, i, e->pieces + (int64_t)i_worker * CHUNK) < 0) {
+        atomic_store(&e->failed, true);
+    }
+}
+
+/* Fills e->scales, and stores the codes. */
+static sw_status encode_units(const struct target *t, struct encoder *e)
+{
+    const int64_t units = sw_ceil_div(e->elems, e->unit), most = sw_max_i64(1, BATCH / e->unit);
+    const bool is_int8 = e->item->form.kind == SW_QUANTIZED_INT8;
+    for (e->first = 0; e->first < units; e->first += most) {
+        const int64_t n = sw_min_i64(most, units - e->first), at = e->first * e->unit;
+        const int64_t elems = sw_min_i64(n * e->unit, e->elems - at);
+        sw_pool_run(t->w->pool, n, encode_item, e);
+        for (int64_t i = 0; i < n && e->failed; i++) { /* this thread needs the message */
+            SW_TRY(encode_unit(e, i, e->pieces));
+        }
+        SW_TRY(is_int8 ? put(t, t->codes, at, elems, e->codes)
+                       : put(t, t->codes, at / 2, (elems + 1) / 2, e->codes));
+    }
+    return SW_OK;
+}
+
+/* Stores the scales of all blocks of a weight as codes under nested scales. */
+static sw_status put_nested(const struct target *t, const float *scales, int64_t n)
+{
+    float head[SW_NESTED_SCALES], peak;
+    uint8_t codes[SW_NF4_NESTED];
     double sum = 0;
-    for (int64_t at = 0; at < n; at += CHUNK) {
-        const int64_t some = sw_min_i64(n - at, CHUNK);
-        SW_TRY(fetch(item, values, at, some, piece));
-        sw_nf4_scales(piece, some, scales);
-        for (int64_t i = 0; i < sw_ceil_div(some, SW_NF4_BLOCK); i++) {
-            sum += (double)scales[i];
-        }
-    }
-    *out = (float)(sum / (double)sw_ceil_div(n, SW_NF4_BLOCK));
-    return SW_OK;
-}
-
-static sw_status encode_nf4(const struct target *t, const struct item *item,
-                            const struct sw_values *values, float *piece)
-{
-    const int64_t n = sw_shape_elems(&item->shape);
-    float head[SW_NESTED_SCALES], scales[SW_NF4_NESTED], peak;
-    uint8_t packed[CHUNK / 2], codes[SW_NF4_NESTED];
     sw_nf4_map(head);
-    SW_TRY(find_offset(item, values, piece, &head[SW_NESTED_OFFSET]));
+    add_all(scales, n, &sum);
+    head[SW_NESTED_OFFSET] = (float)(sum / (double)n);
     SW_TRY(put_head(t, head));
-    for (int64_t at = 0; at < n; at += CHUNK) {
-        const int64_t some = sw_min_i64(n - at, CHUNK), n_scales = sw_ceil_div(some, SW_NF4_BLOCK);
-        SW_TRY(fetch(item, values, at, some, piece));
-        sw_nf4_scales(piece, some, scales);
-        sw_nf4_encode(piece, some, scales, packed);
-        sw_nf4_encode_scales(scales, n_scales, head, head[SW_NESTED_OFFSET], codes, &peak);
-        SW_TRY(put(t, t->codes, at / 2, (some + 1) / 2, packed));
-        SW_TRY(put_scales(t, head, at / SW_NF4_BLOCK, n_scales, codes, peak));
+    for (int64_t at = 0; at < n; at += SW_NF4_NESTED) {
+        const int64_t some = sw_min_i64(n - at, SW_NF4_NESTED);
+        sw_nf4_encode_scales(scales + at, some, head, head[SW_NESTED_OFFSET], codes, &peak);
+        SW_TRY(put_scales(t, head, at, some, codes, peak));
     }
     return SW_OK;
 }
 
-static sw_status encode_int8(const struct target *t, const struct item *item,
-                             const struct sw_values *values, float *piece)
+static sw_status encode(const struct target *t, const struct item *item,
+                        const struct sw_values *values)
 {
-    const int64_t rows = item->shape.dims[0], columns = item->shape.dims[1];
-    int8_t codes[CHUNK];
-    for (int64_t r = 0; r < rows; r++) {
-        float peak = 0;
-        for (int64_t at = 0; at < columns; at += CHUNK) {
-            const int64_t some = sw_min_i64(columns - at, CHUNK);
-            SW_TRY(fetch(item, values, r * columns + at, some, piece));
-            const float of_piece = sw_quantized_peak(piece, some);
-            peak = of_piece > peak ? of_piece : peak;
-        }
-        for (int64_t at = 0; at < columns; at += CHUNK) {
-            const int64_t some = sw_min_i64(columns - at, CHUNK);
-            if (columns > CHUNK) {
-                SW_TRY(fetch(item, values, r * columns + at, some, piece));
-            }
-            sw_int8_encode(piece, some, peak, codes);
-            SW_TRY(put(t, t->codes, r * columns + at, some, codes));
-        }
-        SW_TRY(put(t, t->scales, r, 1, &peak));
+    const bool is_int8 = item->form.kind == SW_QUANTIZED_INT8;
+    const int64_t columns = item->shape.dims[1];
+    struct encoder e = {.item = item,
+                        .values = values,
+                        .elems = sw_shape_elems(&item->shape),
+                        .unit = is_int8 ? sw_max_i64(1, CHUNK / columns) * columns : CHUNK};
+    const int64_t n_scales = sw_ceil_div(e.elems, is_int8 ? columns : SW_NF4_BLOCK);
+    const int64_t n_pieces = (int64_t)CHUNK * sw_max_i64(1, sw_pool_threads(t->w->pool));
+    float *floats = sw_alloc("engine", (size_t)(n_pieces + n_scales) * sizeof *floats);
+    e.codes = sw_alloc("engine", (size_t)sw_max_i64(BATCH, e.unit));
+    sw_status st = SW_OK;
+    if (!floats || !e.codes) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory for quantizing %s", item->name);
+    } else {
+        e.pieces = floats;
+        e.scales = floats + n_pieces;
+        st = encode_units(t, &e);
+        st = st < 0    ? st
+             : is_int8 ? put(t, t->scales, 0, n_scales, e.scales)
+                       : put_nested(t, e.scales, n_scales);
     }
-    return SW_OK;
+    sw_free(e.codes);
+    sw_free(floats);
+    return st;
 }
 
 /* Takes the codes and scales that bitsandbytes wrote. */
@@ -423,7 +503,7 @@ static sw_status copy(const struct target *t, const struct sw_hf_quantized *from
 
 sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *param,
                                    const struct sw_hf_quantized *from,
-                                   const struct sw_values *values, float *piece)
+                                   const struct sw_values *values)
 {
     const struct item *item = find_item(w, param->work->name);
     struct target t = {.w = w,
@@ -436,9 +516,7 @@ sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *pa
         st = sw_weights_begin_digest(w, params[i], &t.digests[i]);
     }
     if (st >= 0 && (!param->work->layout.is_absent || t.digests[0])) {
-        st = from                                   ? copy(&t, from)
-             : item->form.kind == SW_QUANTIZED_INT8 ? encode_int8(&t, item, values, piece)
-                                                    : encode_nf4(&t, item, values, piece);
+        st = from ? copy(&t, from) : encode(&t, item, values);
     }
     for (int i = 0; i < 2; i++) {
         st = sw_weights_end_digest(w, params[i], t.digests[i], st);
@@ -447,6 +525,23 @@ sw_status sw_weights_put_quantized(struct sw_weights *w, struct sw_parameter *pa
 }
 
 /* ---- what decoding will give ---- */
+
+/* The mean of the scales of all blocks. */
+static sw_status find_offset(const struct item *item, const struct sw_values *values, float *piece,
+                             float *out)
+{
+    const int64_t n = sw_shape_elems(&item->shape);
+    float scales[SW_NF4_NESTED];
+    double sum = 0;
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        const int64_t some = sw_min_i64(n - at, CHUNK);
+        SW_TRY(fetch(item, values, at, some, piece));
+        sw_nf4_scales(piece, some, scales);
+        add_all(scales, sw_ceil_div(some, SW_NF4_BLOCK), &sum);
+    }
+    *out = (float)(sum / (double)sw_ceil_div(n, SW_NF4_BLOCK));
+    return SW_OK;
+}
 
 sw_status sw_weights_begin_decoding(const struct sw_weights *w, const char *name,
                                     const struct sw_values *values, float *piece,

@@ -352,22 +352,22 @@ struct drawing {
 
 static sw_status draw(void *ctx, int64_t first, int64_t n, float *out)
 {
-    struct drawing *d = ctx;
-    d->fill.first = first;
-    d->fill.n = n;
-    d->fill.dst = out;
-    sw_pool_run(d->pool, sw_ceil_div(n, FILL_RUN), fill_item, &d->fill);
+    const struct drawing *d = ctx;
+    struct fill fill = d->fill;
+    fill.first = first;
+    fill.n = n;
+    fill.dst = out;
+    sw_pool_run(d->pool, sw_ceil_div(n, FILL_RUN), fill_item, &fill);
     return SW_OK;
 }
 
-static struct drawing drawing_of(const struct sw_weights *w, const struct sw_parameter *param,
-                                 struct sw_pool *pool)
+static struct drawing drawing_of(const struct sw_weights *w, const struct sw_parameter *param)
 {
     return (struct drawing){{.init = &param->work->init,
                              .seed = w->seed,
                              .stream = sw_hash_str(SW_HASH_INIT, param->work->name),
                              .columns = (uint64_t)sw_shape_last(&param->work->layout.whole)},
-                            pool};
+                            w->pool};
 }
 
 /* Stores values piece by piece. */
@@ -389,14 +389,13 @@ static sw_status set_values(struct sw_weights *w, struct sw_parameter *param,
     return sw_weights_end_digest(w, param, digest, st);
 }
 
-static sw_status init_param(struct sw_weights *w, struct sw_parameter *param, struct sw_pool *pool,
-                            float *piece)
+static sw_status init_param(struct sw_weights *w, struct sw_parameter *param, float *piece)
 {
-    struct drawing d = drawing_of(w, param, pool);
-    const struct sw_values values = {draw, &d};
+    struct drawing d = drawing_of(w, param);
+    const struct sw_values values = {draw, &d, SW_F32};
     return sw_weights_is_scales(w, param->work->name) ? SW_OK
            : sw_weights_is_quantized(w, param->work->name)
-               ? sw_weights_put_quantized(w, param, NULL, &values, piece)
+               ? sw_weights_put_quantized(w, param, NULL, &values)
                : set_values(w, param, &values, piece);
 }
 
@@ -443,33 +442,44 @@ static const struct sw_parameter *weight_of(const struct sw_weights *w,
     return sw_weights_find(w, of);
 }
 
-static sw_status draw_param(struct sw_weights *w, struct sw_parameter *param, struct sw_pool *pool,
-                            float *piece)
+static sw_status draw_param(struct sw_weights *w, struct sw_parameter *param, float *piece)
 {
     if (!sw_lora_is_magnitude(param->work->name)) {
-        return init_param(w, param, pool, piece);
+        return init_param(w, param, piece);
     }
-    struct drawing d = drawing_of(w, weight_of(w, param), pool);
-    const struct sw_values values = {draw, &d};
+    struct drawing d = drawing_of(w, weight_of(w, param));
+    const struct sw_values values = {draw, &d, SW_F32};
     return init_magnitudes(w, param, &values, false, piece);
+}
+
+/* piece: [SW_PIECE], the caller's; free with end_values */
+static sw_status begin_values(struct sw_weights *w, float **piece)
+{
+    *piece = sw_alloc("engine", SW_PIECE * sizeof **piece);
+    SW_TRY_ALLOC(*piece, "reading weights");
+    return sw_pool_open((int)w->config->spillway.threads, &w->pool);
+}
+
+static void end_values(struct sw_weights *w, float *piece)
+{
+    sw_work_end();
+    sw_pool_close(w->pool);
+    w->pool = NULL;
+    sw_free(piece);
 }
 
 sw_status sw_weights_draw(struct sw_weights *w)
 {
-    float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
-    SW_TRY_ALLOC(piece, "initial weights");
-    struct sw_pool *pool = NULL;
+    float *piece = NULL;
     int64_t done = 0;
     const int64_t all = parameter_bytes(&w->params);
-    sw_status st = sw_pool_open((int)w->config->spillway.threads, &pool);
+    sw_status st = begin_values(w, &piece);
     for (int32_t i = 0; i < w->params.n && st >= 0; i++) {
         sw_work_at("drawing weights", done, all);
-        st = draw_param(w, &w->params.items[i], pool, piece);
+        st = draw_param(w, &w->params.items[i], piece);
         done += (int64_t)w->params.items[i].work->bytes;
     }
-    sw_work_end();
-    sw_pool_close(pool);
-    sw_free(piece);
+    end_values(w, piece);
     return st;
 }
 
@@ -597,18 +607,18 @@ static sw_status load_param(struct sw_weights *w, struct sw_parameter *param,
                             const struct sw_safetensor *tensor, float *piece, enum sw_dtype *dtype)
 {
     struct reading r = {.tensor = tensor};
-    const struct sw_values values = {read_values, &r};
+    struct sw_values values = {read_values, &r, SW_F32};
     const struct sw_shape *shape = &param->work->layout.whole;
     SW_TRY(sw_safetensor_check(tensor));
     SW_TRY(sw_hf_quantized_open(w->source.files, tensor, &r.quantized));
     const bool decodes = r.quantized.q.form.kind != SW_QUANTIZED_NONE;
-    *dtype = decodes ? r.quantized.q.form.dtype : tensor->dtype;
+    *dtype = values.dtype = decodes ? r.quantized.q.form.dtype : tensor->dtype;
     SW_TRY(check_copies(w, param->work->name));
     if (sw_weights_is_quantized(w, param->work->name)) {
         const struct sw_shape whole = sw_weights_quantized_shape(w, param->work->name);
         SW_TRY(decodes ? SW_OK : sw_weights_check_floats(tensor));
         SW_TRY(check_shape(tensor, decodes ? &r.quantized.shape : &tensor->shape, &whole));
-        SW_TRY(sw_weights_put_quantized(w, param, decodes ? &r.quantized : NULL, &values, piece));
+        SW_TRY(sw_weights_put_quantized(w, param, decodes ? &r.quantized : NULL, &values));
         sw_safetensor_release(tensor, 0, tensor->bytes);
         return SW_OK;
     }
@@ -622,7 +632,7 @@ static sw_status load_magnitudes(struct sw_weights *w, const struct sw_parameter
 {
     const struct sw_parameter *weight = weight_of(w, param);
     struct reading r = {.tensor = sw_weights_find_source(w, weight->work->name)};
-    const struct sw_values values = {read_values, &r};
+    struct sw_values values = {read_values, &r, SW_F32};
     if (!r.tensor) {
         return SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", w->source.folder,
                        weight->work->name);
@@ -631,6 +641,7 @@ static sw_status load_magnitudes(struct sw_weights *w, const struct sw_parameter
     SW_TRY(sw_hf_quantized_open(w->source.files, r.tensor, &r.quantized));
     const bool decoded = r.quantized.q.form.kind != SW_QUANTIZED_NONE;
     SW_TRY(decoded ? SW_OK : sw_weights_check_floats(r.tensor));
+    values.dtype = decoded ? r.quantized.q.form.dtype : r.tensor->dtype;
     return init_magnitudes(w, param, &values, decoded, piece);
 }
 
@@ -697,38 +708,35 @@ static sw_status load_imported(struct sw_weights *w, struct sw_parameter *param,
 {
     const bool magnitude = sw_lora_is_magnitude(param->work->name);
     struct importing import = {w->model, magnitude ? weight_of(w, param) : param};
-    const struct sw_values values = {read_import, &import};
+    const struct sw_values values = {read_import, &import, SW_F32};
     return magnitude ? init_magnitudes(w, param, &values, false, piece)
                      : set_values(w, param, &values, piece);
 }
 
 sw_status sw_weights_read_imported(struct sw_weights *w)
 {
-    float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
-    SW_TRY_ALLOC(piece, "reading weights");
-    sw_status st = SW_OK;
+    float *piece = NULL;
     int64_t done = 0;
     const int64_t all = parameter_bytes(&w->params);
+    sw_status st = begin_values(w, &piece);
     for (int32_t i = 0; i < w->params.n && st >= 0; i++) {
         struct sw_parameter *param = &w->params.items[i];
         sw_work_at("reading weights", done, all);
         done += (int64_t)param->work->bytes;
         const bool drawn =
             sw_lora_is_adapter(param->work->name) && !sw_lora_is_magnitude(param->work->name);
-        st = drawn ? init_param(w, param, NULL, piece) : load_imported(w, param, piece);
+        st = drawn ? init_param(w, param, piece) : load_imported(w, param, piece);
     }
-    sw_work_end();
-    sw_free(piece);
+    end_values(w, piece);
     return st;
 }
 
 sw_status sw_weights_read_folder(struct sw_weights *w)
 {
-    float *piece = sw_alloc("engine", SW_PIECE * sizeof *piece);
-    SW_TRY_ALLOC(piece, "reading weights");
-    sw_status st = SW_OK;
+    float *piece = NULL;
     int64_t done = 0;
     const int64_t all = parameter_bytes(&w->params);
+    sw_status st = begin_values(w, &piece);
     for (int32_t i = 0; i < w->params.n && st >= 0; i++) {
         struct sw_parameter *param = &w->params.items[i];
         const struct sw_safetensor *tensor = sw_weights_find_source(w, param->work->name);
@@ -741,7 +749,7 @@ sw_status sw_weights_read_folder(struct sw_weights *w)
             st = load_magnitudes(w, param, piece);
         } else if (sw_lora_is_adapter(param->work->name) ||
                    (tensor && is_of_other_head(w, param, tensor))) {
-            st = init_param(w, param, NULL, piece);
+            st = init_param(w, param, piece);
         } else if (tensor) {
             enum sw_dtype dtype = SW_F32;
             st = load_param(w, param, tensor, piece, &dtype);
@@ -750,22 +758,21 @@ sw_status sw_weights_read_folder(struct sw_weights *w)
                 w->source.dtype = dtype == SW_F64 ? SW_F32 : dtype;
             }
         } else if (param->work->init.kind == SW_INIT_SINES_APART) { /* files may omit them */
-            st = init_param(w, param, NULL, piece);
+            st = init_param(w, param, piece);
         } else if (sw_model_may_begin(w->model, param->work->name)) {
             if (!sw_weights_adapter_has(w, param->work->name)) {
                 sw_log(SW_LOG_WARN, "%s: %s is not in the folder; the new head starts at random",
                        w->source.folder, param->work->name);
             }
-            st = init_param(w, param, NULL, piece);
+            st = init_param(w, param, piece);
         } else {
             st = SW_FAIL(SW_E_FORMAT, "%s: tensor %s is missing", w->source.folder,
                          param->work->name);
         }
     }
-    sw_work_end();
+    end_values(w, piece);
     if (st >= 0) {
         warn_unused(w);
     }
-    sw_free(piece);
     return st;
 }

@@ -55,6 +55,7 @@ struct sw_weights {
     const struct sw_config *config;
     struct sw_executor *executor; /* NULL: the plan does not run */
     float *scratch;               /* [SW_WEIGHTS_SCRATCH] at least */
+    struct sw_pool *pool;         /* while values are drawn or read; NULL = one thread */
     uint64_t seed;                /* of initial values */
 
     struct sw_model_source source;
