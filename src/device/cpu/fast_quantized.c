@@ -8,7 +8,8 @@
 
 enum {
     DECODED_BYTES = 4 << 20, /* at a time */
-    ITEM_ELEMS = 8192        /* that a worker decodes at a time, or a run */
+    ITEM_ELEMS = 8192,       /* that a worker decodes at a time, or a run */
+    SCALED_ELEMS = 16        /* a multiple of these is scaled in vectors */
 };
 
 /* The product of a block. */
@@ -103,23 +104,43 @@ struct decoding {
     char *out;
 };
 
-/* Decodes elements first .. first + n - 1 of the weight. Whole blocks of NF4 whose values have two
- * bytes are looked up in vectors. */
+/* Decodes a whole block of NF4 whose values have two bytes. */
+static void look_up(const struct decoding *d, int64_t first, void *out)
+{
+    const struct sw_quantized *q = &d->weight;
+    uint16_t values[SW_NF4_LEVELS];
+    sw_nf4_values(q, first / SW_NF4_BLOCK, d->to, values);
+    d->vector->look_up(values, (const uint8_t *)q->codes + first / 2, SW_NF4_BLOCK, out);
+}
+
+/* Decodes INT8 within a row. */
+static void scale(const struct decoding *d, int64_t first, int64_t n, void *out)
+{
+    const struct sw_quantized *q = &d->weight;
+    d->vector->scale_codes((const int8_t *)q->codes + first,
+                           ((const float *)q->scales)[first / q->columns], n, q->form.dtype, d->to,
+                           out);
+}
+
+/* Decodes elements first .. first + n - 1 of the weight, in vectors where that is possible. */
 static void decode(const struct decoding *d, int64_t first, int64_t n, char *out)
 {
     const struct sw_quantized *q = &d->weight;
     const size_t bytes = sw_dtype_bytes(d->to);
-    const bool looks_up = q->form.kind == SW_QUANTIZED_NF4 && bytes == 2;
+    const bool int8 = q->form.kind == SW_QUANTIZED_INT8;
+    const bool in_vectors = int8 ? bytes <= 4 : bytes == 2;
     for (int64_t done = 0, some = 0; done < n; done += some) {
         const int64_t at = first + done;
-        some = sw_min_i64(n - done, SW_NF4_BLOCK - at % SW_NF4_BLOCK);
-        if (looks_up && some == SW_NF4_BLOCK) {
-            uint16_t values[SW_NF4_LEVELS];
-            sw_nf4_values(q, at / SW_NF4_BLOCK, d->to, values);
-            d->vector->look_up(values, (const uint8_t *)q->codes + at / 2, SW_NF4_BLOCK,
-                               (uint16_t *)(void *)(out + (size_t)done * bytes));
+        char *to = out + (size_t)done * bytes;
+        some = sw_min_i64(n - done,
+                          int8 ? q->columns - at % q->columns : SW_NF4_BLOCK - at % SW_NF4_BLOCK);
+        if (in_vectors && int8 && some >= SCALED_ELEMS) {
+            some -= some % SCALED_ELEMS;
+            scale(d, at, some, to);
+        } else if (in_vectors && !int8 && some == SW_NF4_BLOCK) {
+            look_up(d, at, to);
         } else {
-            sw_quantized_decode(q, at, some, d->to, out + (size_t)done * bytes);
+            sw_quantized_decode(q, at, some, d->to, to);
         }
     }
 }
