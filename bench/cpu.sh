@@ -33,7 +33,7 @@ row() {
     case $1 in
     gpt2) name="GPT-2 124M" ;;
     gpt2-long) name="GPT-2 124M" tokens=1024 ;;
-    mixtral) name="Mixtral 209M" tokens=256 ours=$here/mixtral/config.json theirs="compile $here/mixtral" ;;
+    mixtral) name="Mixtral 214M" tokens=256 ours=$here/mixtral/config.json theirs="compile $here/mixtral" ;;
     llama-153m) name="LLaMA 153M" tokens=512 ours=$here/llama-153m/config.json theirs="compile $here/llama-153m" ;;
     bert-base) name="BERT-base" batch=8 tokens=128 ours=$here/bert-base/config.json theirs="compile $here/bert-base" ;;
     t5-small) name="T5-small, eager" batch=8 tokens=128 ours=t5-small theirs=t5-small ;;
