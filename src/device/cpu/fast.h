@@ -304,8 +304,8 @@ struct cpu_vector {
     /* out[i] = values[code i]: 4-bit codes, the first of two in a byte in its high bits. n: a
      * multiple of 32 */
     void (*look_up)(const uint16_t values[16], const uint8_t *codes, int64_t n, uint16_t *out);
-    /* out[i] = code i of INT8, times scale, over 127, rounded to `form` and then to `to`, float types
-     * of at most four bytes. n: a multiple of 16 */
+    /* out[i] = code i of INT8, times scale, over 127, rounded to `form` and then to `to`: float
+     * types of at most four bytes. n: a multiple of 16 */
     void (*scale_codes)(const int8_t *codes, float scale, int64_t n, enum sw_dtype form,
                         enum sw_dtype to, void *out);
     /* sums [n] over `rows` rows, ld elements apart */
