@@ -470,8 +470,9 @@ SW_API sw_status sw_engine_tensor(const sw_engine *engine, int32_t i, const char
  * out, src     [n]. Getting reads the master if there is one; setting writes it and the working
  *              copy
  *
- * SW_E_ARG     there is no such parameter or range; or, when getting, another rank holds a part of
- *              it. Setting writes what this rank holds, so all ranks set the same values
+ * SW_E_ARG     there is no such parameter or range; when getting, another rank holds a part of it;
+ *              when setting, a step is under way. Setting writes what this rank holds, so all ranks
+ *              set the same values
  */
 SW_API sw_status sw_get_weight(sw_engine *engine, const char *name, int64_t first, int64_t n,
                                float *out);

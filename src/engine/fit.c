@@ -351,6 +351,7 @@ static struct sw_plan_options fixed_options(const struct sw_engine *e)
         .keep_gradients = e->options.train.keep_gradients,
         .keep_cheap = !c->spillway.recompute_cheap,
         .gathers_again = c->parallel.gather_again,
+        .brings_again = e->agreed.brings_again,
         .mesh = e->mesh,
         .me = e->world.rank,
         .stage_blocks = e->stage_blocks,

@@ -176,13 +176,54 @@ static sw_status is_any(struct sw_engine *e, bool mine, const char *what, bool *
     return SW_OK;
 }
 
-static sw_status plan_in_one_slot(struct sw_engine *e)
+static sw_status plan_anew(struct sw_engine *e)
 {
     sw_plan_close(e->plan);
     e->plan = NULL;
-    e->agreed.one_slot = true;
     SW_TRY(sw_engine_make_plan(e));
     return sw_weights_index(&e->weights, e->plan);
+}
+
+/* A hash of the exchanges that a step runs once. */
+static int64_t hash_of_once(const struct sw_plan *plan)
+{
+    uint64_t h = SW_HASH_INIT;
+    for (int k = 0; k < plan->n_programs; k++) {
+        const struct sw_program *program = &plan->programs[k];
+        int32_t n = 0; /* of exchanges */
+        for (int32_t i = 0; i < program->n_instrs; i++) {
+            const struct sw_instr *instr = &program->instrs[i];
+            n += instr->verb == SW_VERB_GATHER;
+            if (instr->verb == SW_VERB_GATHER && instr->turn.once) {
+                h = sw_hash(h, &n, sizeof n);
+            }
+        }
+    }
+    return (int64_t)h;
+}
+
+/* The ranks of a stage gather the same weights once a step: if their budgets differ, those that
+ * only some of them have room for would be gathered by only some. Then all gather them again. */
+static sw_status agree_on_once(struct sw_engine *e)
+{
+    bool same = true;
+    const unsigned pipe = 1U << SW_AXIS_PIPE;
+    SW_TRY(sw_engine_gather(e, hash_of_once(e->plan), "the weights that stay"));
+    for (int r = 0; r < e->world.size; r++) {
+        for (int s = 0; s < r; s++) {
+            same &= e->words[r] == e->words[s] ||
+                    sw_mesh_coord(&e->mesh, pipe, r).rank != sw_mesh_coord(&e->mesh, pipe, s).rank;
+        }
+    }
+    e->agreed.brings_again |= !same;
+    return same ? SW_OK : plan_anew(e);
+}
+
+static sw_status plan_in_one_slot(struct sw_engine *e)
+{
+    e->agreed.one_slot = true;
+    SW_TRY(plan_anew(e));
+    return agree_on_once(e);
 }
 
 /* Without a budget the disk itself decides whether two slots fit. All ranks get two slots, or all
@@ -242,8 +283,9 @@ static sw_status prepare(struct sw_engine *e, const struct sw_engine_options *o)
     /* a plan with two slots has collectives that a plan with one slot does not have */
     SW_TRY(is_any(e, !e->plan->update.two_slots, "the places of states", &e->agreed.one_slot));
     if (e->agreed.one_slot && e->plan->update.two_slots) {
-        SW_TRY(plan_in_one_slot(e));
+        SW_TRY(plan_anew(e));
     }
+    SW_TRY(agree_on_once(e));
     const struct sw_executor_options options = {.swap = sw_engine_swap(e),
                                                 .comm = o->run.comm,
                                                 .library = e->agreed.uses_library,

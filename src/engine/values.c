@@ -33,6 +33,7 @@ sw_status sw_get_weight(sw_engine *e, const char *name, int64_t first, int64_t n
 sw_status sw_set_weight(sw_engine *e, const char *name, int64_t first, int64_t n, const float *src)
 {
     const struct sw_parameter *param = NULL;
+    SW_TRY(sw_engine_check_idle(&e->progress, "sw_set_weight"));
     SW_TRY(find_range(&e->weights, name, first, n, &param));
     SW_TRY(sw_engine_settle(e));
     return sw_weights_set(&e->weights, param, first, n, src);

@@ -645,6 +645,7 @@ struct sw_plan_options {
     bool keep_cheap;
     /* gather what ranks have parts of again for backward, instead of keeping it */
     bool gathers_again;
+    bool brings_again; /* no weights stay from one micro-batch to the next */
     struct sw_plan_math math;
     struct sw_plan_limits limits;
     struct sw_policy policy;

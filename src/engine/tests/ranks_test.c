@@ -39,6 +39,7 @@ struct job {
     bool lamb, coded; /* LAMB; AdamW with 8-bit moments; or plain AdamW */
     bool verify, offloads, no_clipping;
     bool sparse; /* sends rows of gradients */
+    bool uneven; /* rank 0 has no budget */
     int n_tiled;
     /* results */
     double losses[32], norms[32];
@@ -139,6 +140,8 @@ static sw_status train(void *ctx, sw_comm *comm)
     struct rank *r = ctx;
     struct job *job = r->job;
     char config[1024];
+    const bool limited =
+        (job->ranks > 1 || job->stage == 3) && !(job->uneven && sw_comm_rank(comm) == 0);
     snprintf(
         config, sizeof config,
         "{\"train_micro_batch_size_per_gpu\": %d, %s%s \"gradient_clipping\": %s, "
@@ -154,8 +157,7 @@ static sw_status train(void *ctx, sw_comm *comm)
         job->lamb    ? ", \"min_coeff\": 0"
         : job->coded ? ", \"min_8bit_size\": 100"
                      : "",
-        job->k, job->ranks > 1 || job->stage == 3 ? "\"device_memory\": \"1GiB\", " : "",
-        job->more);
+        job->k, limited ? "\"device_memory\": \"1GiB\", " : "", job->more);
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = model_path,
                                               .inputs.seq_len = T,
@@ -172,9 +174,10 @@ static sw_status train(void *ctx, sw_comm *comm)
     const bool blocks = job->zero && strstr(job->zero, "\"overlap_comm\": false");
     const bool brings = offloads ? job->ranks == 1 || !blocks : job->ranks > 1 && !job->zero;
     const bool stays = job->stage == 3 && brings && job->k > job->ranks && job->n_tiled == 0 &&
-                       !strstr(job->more, "vertical");
-    if (st >= 0 && stays && e->plan->programs[0].peak.kept_bytes == 0) {
-        st = SW_FAIL(SW_E_ARG, "%d ranks: no weights stay for all micro-batches", job->ranks);
+                       !strstr(job->more, "vertical") && !job->uneven;
+    if (st >= 0 && stays != (e->plan->programs[0].peak.kept_bytes > 0) && (stays || job->uneven)) {
+        st = SW_FAIL(SW_E_ARG, "%d ranks: weights %s for all micro-batches", job->ranks,
+                     stays ? "do not stay" : "stay");
     }
     if (st >= 0 && job->load) {
         st = sw_load(e, job->load);
@@ -536,6 +539,17 @@ static void tiles_change_no_bit(void **state)
 
 /* This order of the sum gives the same bits at both stages that have it. With one micro-batch per
  * rank it is the canonical order. */
+/* If weights could stay on some ranks only, they stay on none. */
+static void budgets_may_differ(void **state)
+{
+    (void)state;
+    struct job one = {
+        .ranks = 1, .k = MAX_K, .n_steps = STEPS, .precision = "", .more = "", .uneven = true};
+    run(&one);
+    assert_same_at(&one, 2, 3);
+    assert_same_at(&one, 4, 3);
+}
+
 static void boundary_sums_travel_once(void **state)
 {
     (void)state;
@@ -777,6 +791,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(offload_changes_no_bit),
     cmocka_unit_test(disk_changes_no_bit),
     cmocka_unit_test(tiles_change_no_bit),
+    cmocka_unit_test(budgets_may_differ),
     cmocka_unit_test(boundary_sums_travel_once),
     cmocka_unit_test(vertically_too),
     cmocka_unit_test(vertically_from_other_tiers),
