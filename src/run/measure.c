@@ -202,6 +202,7 @@ struct both {
     double share[2];
     const struct sw_plan *plan;
     struct sw_device *dev; /* it runs the plan's kernels meanwhile, if there is a third rank */
+    const struct sw_machine_rates *given;
     atomic_bool stop;
 };
 
@@ -214,7 +215,7 @@ static sw_status run_half(void *ctx, sw_comm *comm)
     struct stream s = b->stream;
     int64_t n = 0;
     if (write > 1) {
-        return sw_run_kernels(b->plan, b->dev, comm, &b->stop);
+        return sw_run_kernels(b->plan, b->dev, comm, b->given, &b->stop);
     }
     s.write = write;
     s.bytes /= 2;
@@ -239,6 +240,7 @@ static sw_status time_both(const struct measuring *m, const struct stream *strea
     struct both b = {.stream = *stream,
                      .plan = m->plan,
                      .dev = dev,
+                     .given = &m->speeds->given,
                      .seconds = {in->at[k].cost.seconds, out->at[k].cost.seconds}};
     b.stream.each = (int64_t)in->at[k].bytes;
     b.stream.most = (int)sw_max_i64(2, sw_min_i64(SW_QUEUE_BEGUN, MOST_AHEAD / b.stream.each));
@@ -658,7 +660,7 @@ static sw_status measure_wake(const struct measuring *m, struct sw_speeds *speed
 static sw_status measure_sharing(const struct measuring *m, struct sw_speeds *speeds)
 {
     const struct sw_measure_options *options = m->options;
-    SW_TRY(measure_wake(m, speeds));
+    SW_TRY(options->comm ? SW_OK : measure_wake(m, speeds)); /* others measure at the same time */
     return options->devices[0]->staging_bytes > 0 || options->devices[0]->memory_bytes > 0
                ? SW_OK
                : measure_memory(options->ranks, speeds);

@@ -33,6 +33,6 @@ struct sw_launches {
 double sw_launches_mean(const struct sw_launches *launches, size_t at, int each);
 
 /* Runs kernels of the first program on their own memory until *stop, after all of `meet` have met.
- * Those that take integers are left out. */
+ * Those that take integers are left out, and those whose rates are given. */
 sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
-                         const atomic_bool *stop);
+                         const struct sw_machine_rates *given, const atomic_bool *stop);

@@ -460,13 +460,28 @@ static sw_status launch(struct bench *b, struct launch *l, double *out_s)
     return SW_OK;
 }
 
+/* Number of launches after which all addresses come again: those to the end of each region, and a
+ * round from its beginning. */
+static int64_t round_of(const struct bench *b, const struct launch *l)
+{
+    size_t sums[N_REGIONS];
+    int64_t most = 1;
+    add_up(&l->place, sums);
+    for (int r = PASSING; r < N_REGIONS; r++) {
+        const size_t round = sums[r] > 0 ? b->regions[r].bytes / sums[r] + 1 : 0;
+        most = sw_max_i64(most, 2 * (int64_t)round);
+    }
+    return most;
+}
+
 /* Overwrites the outputs of the last n launches, the first of which began at `at`. */
 static sw_status restore(struct bench *b, struct launch *l, const size_t at[N_REGIONS], int n)
 {
+    const int64_t distinct = sw_min_i64(n, round_of(b, l));
     for (int r = 0; r < N_REGIONS; r++) {
         b->regions[r].at = at[r];
     }
-    for (int i = 0; i < n; i++) {
+    for (int64_t i = 0; i < distinct; i++) {
         set_addresses(b, l);
         for (int k = l->instr->n_in; k < l->instr->n_in + l->instr->n_out; k++) {
             if (l->at[k] && is_number(view_of(&l->desc, l->instr, k)->dtype)) {
@@ -746,25 +761,26 @@ static sw_status run_until(struct bench *b, const struct class *classes, struct 
 }
 
 sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
-                         const atomic_bool *stop)
+                         const struct sw_machine_rates *given, const atomic_bool *stop)
 {
     const size_t room = 2 * (size_t)plan->programs[0].n_instrs + 1;
-    const struct sw_machine_rates none = {.latency = 0};
     struct class *classes = sw_alloc_zero("run", room, sizeof *classes);
     struct launch *launches = sw_alloc_zero("run", room, sizeof *launches);
     int32_t(*of)[2] = sw_alloc_zero("run", room, sizeof *of);
     struct bench b = {.plan = plan, .queue = SW_QUEUE_COMPUTE, .dev = dev};
     sw_status st =
         classes && launches && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
-    const int n = st < 0 ? 0 : classify(&b, &none, classes, of);
-    st = st < 0 ? st : open_bench(classes, n, &b);
+    const int n = st < 0 ? 0 : classify(&b, given, classes, of);
+    st = st < 0 || n == 0 ? st : open_bench(classes, n, &b);
     st = st < 0 ? st : run_until(&b, classes, launches, n, meet, stop);
     for (int k = 0; k < n; k++) {
         if (launches[k].kernel) {
             dev->ops->release(dev, launches[k].kernel);
         }
     }
-    close_bench(&b);
+    if (n > 0) {
+        close_bench(&b);
+    }
     sw_free(launches);
     sw_free(classes);
     sw_free(of);

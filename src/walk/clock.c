@@ -90,6 +90,7 @@ static sw_status issue(struct rank *r)
     const double yield = was_idle && cost.cores > 0 ? r->pace->yield : 0;
     const double lost = r->pace->issue + yield * cost.seconds;
     if (lost > 0) {
+        r->report.most += lost;
         sw_rank_compute(r, &(struct sw_cost){.seconds = lost}, queue, at->instr);
     }
     return SW_OK;
@@ -123,6 +124,7 @@ static void wake_up(struct rank *r)
 {
     const struct sw_cost cost = {.seconds = r->pace->wake};
     r->sleeps = false;
+    r->report.most += cost.seconds;
     sw_rank_compute(r, &cost, r->waits_for, r->charged);
 }
 

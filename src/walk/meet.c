@@ -15,12 +15,13 @@ static bool has_met(const struct rank *r, const struct job *job)
 
 /* Starts the job for which a queue has met the other ranks. A queue that had nothing to do wakes up
  * first. */
-static void start(const struct rank *r, struct line *line, const struct meeting *m)
+static void start(struct rank *r, struct line *line, const struct meeting *m)
 {
     const bool was_busy = line->n_served > 0 && line->free_from >= r->now;
     line->is_here = false;
     line->serving = true;
     line->delay = fmax(m->from - r->now, 0) + (was_busy ? 0 : r->pace->wake);
+    r->report.most += was_busy ? 0 : r->pace->wake;
     line->since = r->now + line->delay;
     line->left = m->seconds;
     line->latency = m->latency;

@@ -436,6 +436,9 @@ static void a_step_lies_between_its_bounds(void **state)
             .costs = (const struct sw_cost(*)[2])costs,
             .meeting = 0.1,
             .cores = (double)(seed % 5) / 2,
+            .wake = (double)(seed % 7) / 50,
+            .issue = (double)(seed % 2) / 50,
+            .yield = (double)(seed % 3) / 4,
             .disk_share = {0.5 + (double)(seed % 3) / 4, 0.25 + (double)(seed % 4) / 4}};
         struct sw_clock_report r;
         double parts = 0, charges = 0;
