@@ -110,6 +110,14 @@ static size_t under_way(const struct pass *p, int32_t i)
     return sw_transfer_bytes(p->ir, op) / pieces * (turns < pieces ? turns : pieces);
 }
 
+/* Stores that have waited until the end of forward (lag.c) are not bounded: computation goes on with
+ * backward. */
+static bool is_bounded(const struct pass *p, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    return op->move == SW_MOVE_STORE && !(op->chunk.in_forward && i >= p->tail);
+}
+
 /* Bounds the bytes of stores in flight: the computing thread waits for the oldest. A step waits for
  * all of its transfers at its end, so more in flight would gain nothing. */
 static void bound_stores(struct pass *p, int32_t i)
@@ -123,15 +131,14 @@ static void bound_stores(struct pass *p, int32_t i)
     *bytes += under_way(p, i);
     int32_t *tail = &p->store_tail[q];
     for (; *tail<i && * bytes> most; (*tail)++) {
-        if (p->program->instrs[*tail].queue == instr->queue) {
+        if (p->program->instrs[*tail].queue == instr->queue && is_bounded(p, *tail)) {
             *bytes -= under_way(p, *tail);
             instr->waits[q] = *tail;
         }
     }
 }
 
-/* The transfers at the end of forward, after its last kernel and exchange. Stores that have waited
- * until there (lag.c) are not bounded: computation goes on with backward. */
+/* The transfers at the end of forward, after its last kernel and exchange. */
 static int32_t find_tail(const struct pass *p)
 {
     int32_t i = p->program->segment_first[SW_SEGMENT_FORWARD + 1];
@@ -202,7 +209,7 @@ static void choose_waits(struct pass *p, int32_t i)
     if (!instr->exchange.blocking && op->move == SW_MOVE_REDUCE) {
         instr->waits[instr->queue] = p->reduced[instr->queue];
         p->reduced[instr->queue] = i + instr->exchange.batch - 1;
-    } else if (op->move == SW_MOVE_STORE && !(op->chunk.in_forward && i >= p->tail)) {
+    } else if (is_bounded(p, i)) {
         bound_stores(p, i);
     }
     keep_needed(p, i, needs);
