@@ -128,7 +128,7 @@ static void write_waits(const struct sw_instr *instr, struct sw_str *out)
 static void write_workspace(const struct sw_program *program, const struct sw_instr *instr,
                             struct sw_str *out)
 {
-    if (instr->workspace >= 0) {
+    if (instr->workspace >= 0 && !instr->turn.for_next) {
         const struct sw_buffer *buffer = &program->buffers[instr->workspace];
         sw_str_putc(out, '{');
         SW_WORKSPACE_FIELDS(PUT)

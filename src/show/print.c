@@ -32,7 +32,7 @@ static void print_instr(const struct sw_program *program, int32_t i, struct sw_s
         print_operand(program, op.math.in[k], out);
     }
     sw_str_printf(out, "  %zu B", bytes);
-    if (instr->workspace >= 0) {
+    if (instr->workspace >= 0 && !instr->turn.for_next) {
         sw_str_printf(out, " + %zu B workspace", program->buffers[instr->workspace].bytes);
     }
     const char *scope = instr->about->scope;
