@@ -51,7 +51,8 @@ int sw_cmd_tokenize(int argc, char **argv)
     const struct flag flags[] = {
         CLI_HEADING("Tokens"),
         {"--tokenizer", FLAG_TEXT, &run.tokenizer, "PATH",
-         "folder or file: tokenizer.json, vocab.json, vocab.txt, *.model, *.spm, chars.json", 0},
+         "folder or file: tokenizer.json, vocab.json, vocab.txt, *.model, source.spm, chars.json",
+         0},
         {"--decode", FLAG_BOOL, &run.decode, NULL, "convert lines of ids to lines of text", 0},
         {"--json", FLAG_BOOL, &run.json, NULL,
          "convert JSON lines {\"text\": ..} or {\"pair\": [.., ..]} to {\"ids\": [..]}, and back "

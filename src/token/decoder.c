@@ -99,21 +99,23 @@ static void replace_all(struct part in, const char *what, const char *by, size_t
     }
 }
 
-/* Removes the space before English punctuation and contractions, in the reference's order. */
-static void clean_up(struct sw_str *text)
+static void replace_in(struct sw_str *text, const char *what, const char *by)
+{
+    struct sw_str next = {0};
+    replace_all((struct part){sw_str_text(text), text->len}, what, by, SIZE_MAX, &next);
+    next.failed |= text->failed;
+    sw_str_fini(text);
+    *text = next;
+}
+
+void sw_clean_up_spaces(struct sw_str *text)
 {
     static const char *const pairs[][2] = {
-        {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
-        {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
-        {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+        {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+        {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
     for (size_t i = 0; i < SW_LEN(pairs); ++i) {
-        struct sw_str next = {0};
-        replace_all((struct part){sw_str_text(text), text->len}, pairs[i][0], pairs[i][1], SIZE_MAX,
-                    &next);
-        next.failed |= text->failed;
-        sw_str_fini(text);
-        *text = next;
+        replace_in(text, pairs[i][0], pairs[i][1]);
     }
 }
 
@@ -129,7 +131,8 @@ static void put_wordpiece(const struct sw_decode_step *step, struct part in, boo
     }
     sw_str_append(&text, in.text, in.len);
     if (step->clean) {
-        clean_up(&text);
+        sw_clean_up_spaces(&text);
+        replace_in(&text, " do not", " don't");
     }
     sw_str_append(out, sw_str_text(&text), text.len);
     out->failed |= text.failed;

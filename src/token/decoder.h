@@ -37,6 +37,10 @@ void sw_decoder_fini(struct sw_decoder *decoder);
 sw_status sw_decoder_add(struct sw_decoder *decoder, enum sw_decode_kind kind,
                          struct sw_decode_step **out);
 
+/* Removes the space before English punctuation and contractions, as transformers does if
+ * clean_up_tokenization_spaces is true. */
+void sw_clean_up_spaces(struct sw_str *text);
+
 /* A list of texts, stored back to back. */
 struct sw_texts {
     struct sw_str bytes;

@@ -7,6 +7,8 @@
 // meaning in it. Ids become text by the target's model.
 #include "token/marian.h"
 
+#include "token/decoder.h"
+#include "token/prefix.h"
 #include "token/sentencepiece.h"
 
 #include <string.h>
@@ -32,6 +34,7 @@ struct marian {
     struct sw_added_set whole;      /* tokens that no model cuts; a list until all are known */
     bool *special;                  /* [vocab_size] */
     int32_t unknown;
+    bool cleans_up; /* a decoded text, see sw_clean_up_spaces */
 };
 
 static struct marian *self_of(const struct sw_tokenizer *tokenizer)
@@ -159,17 +162,23 @@ static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids
                         bool skip_special, struct sw_str *out)
 {
     struct sw_ids pieces = {0};
-    struct sw_str text = {0};
-    sw_status st = join_all(self_of(tokenizer), ids, n_ids, skip_special, &pieces, &text);
+    struct sw_str text = {0}, stripped = {0};
+    const struct marian *self = self_of(tokenizer);
+    sw_status st = join_all(self, ids, n_ids, skip_special, &pieces, &text);
     if (st >= 0) {
-        put_stripped(&text, out);
-        st = text.failed || out->failed
+        put_stripped(&text, &stripped);
+        if (self->cleans_up) {
+            sw_clean_up_spaces(&stripped);
+        }
+        sw_str_append(out, sw_str_text(&stripped), stripped.len);
+        st = text.failed || stripped.failed || out->failed
                  ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
                            (long long)n_ids)
                  : SW_OK;
     }
     sw_ids_fini(&pieces);
     sw_str_fini(&text);
+    sw_str_fini(&stripped);
     return st;
 }
 
@@ -215,9 +224,16 @@ static sw_status list_token(struct marian *self, int32_t id)
 static sw_status add_token(struct marian *self, const char *text, size_t len, int64_t id)
 {
     const int32_t known = sw_vocab_find(&self->vocab, text, len);
-    if (len == 0 || (known >= 0 && known != id)) {
-        return SW_FAIL(SW_E_FORMAT, "added token '%.40s' has the id %lld; %s", text, (long long)id,
-                       len == 0 ? "it is empty" : "in vocab.json it has another");
+    if (len == 0) {
+        return SW_FAIL(SW_E_FORMAT, "the added token with the id %lld is empty", (long long)id);
+    }
+    if (known >= 0 && known != id) {
+        return SW_FAIL(SW_E_FORMAT, "added token '%.40s' has the id %lld; it has the id %d already",
+                       text, (long long)id, (int)known);
+    }
+    if (len > SW_PREFIX_MOST_BYTES) {
+        return SW_FAIL(SW_E_FORMAT, "added token '%.40s' has %zu bytes, wanted at most %d", text,
+                       len, SW_PREFIX_MOST_BYTES);
     }
     SW_TRY(known < 0 ? sw_vocab_add(&self->vocab, text, len, id) : SW_OK);
     return list_token(self, (int32_t)id);
@@ -270,6 +286,10 @@ static sw_status add_special(struct marian *self, const struct naming *in, const
         return SW_FAIL(SW_E_FORMAT, "%s: there is no token '%.40s', the %s of Marian's tokenizer",
                        in->vocab, text, key);
     }
+    if (strlen(text) > SW_PREFIX_MOST_BYTES) {
+        return SW_FAIL(SW_E_FORMAT, "%s: token '%.40s', the %s, has %zu bytes, wanted at most %d",
+                       in->vocab, text, key, strlen(text), SW_PREFIX_MOST_BYTES);
+    }
     self->special[id] = true;
     *out = id;
     return list_token(self, id);
@@ -299,12 +319,12 @@ static sw_status add_roles(struct marian *self, const struct naming *in)
     return SW_OK;
 }
 
-/* A list of texts, or of {"content": ..}. */
+/* A list of texts, or of {"content": ..}; or an object of such with names. */
 static sw_status add_list(struct marian *self, const struct naming *in, const struct sw_json *list)
 {
     int32_t id;
-    for (const struct sw_json *one = list && list->type == SW_JSON_ARRAY ? list->first : NULL; one;
-         one = one->next) {
+    const bool has = list && (list->type == SW_JSON_ARRAY || list->type == SW_JSON_OBJECT);
+    for (const struct sw_json *one = has ? list->first : NULL; one; one = one->next) {
         const struct sw_json *text =
             one->type == SW_JSON_OBJECT ? sw_json_get(one, "content") : one;
         if (text && text->type == SW_JSON_STRING) {
@@ -380,7 +400,9 @@ static sw_status read_named(struct marian *self, const struct sw_named_text file
 {
     const struct sw_json_doc *settings = in->docs[0];
     const struct sw_json *root = sw_json_root(in->docs[0]);
+    const struct sw_json *cleans = sw_json_get(root, "clean_up_tokenization_spaces");
     SW_TRY(refuse_switches(settings, root));
+    self->cleans_up = cleans && cleans->type == SW_JSON_BOOL && cleans->boolean;
     SW_TRY(sw_added_entries_each(settings, root, add_entry, self));
     SW_TRY(files[SW_MARIAN_ADDED].text ? add_file(self, &files[SW_MARIAN_ADDED]) : SW_OK);
     SW_TRY(add_specials(self, in));

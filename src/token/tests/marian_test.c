@@ -260,6 +260,8 @@ static void bad_files_are_named(void **state)
         {VOCAB, "{\"eos_token\": \"<e>\"}", NULL, "'<e>', the eos_token", SW_E_FORMAT},
         {VOCAB, "{\"extra_special_tokens\": [\"<y>\"]}", NULL, "'<y>', the extra_special_tokens",
          SW_E_FORMAT},
+        {VOCAB, "{\"extra_special_tokens\": {\"image\": \"<y>\"}}", NULL,
+         "'<y>', the extra_special_tokens", SW_E_FORMAT},
         {VOCAB, "{\"separate_vocabs\": true}", NULL, "tokenizer_config.json:1: separate_vocabs",
          SW_E_UNSUP},
         {VOCAB, "{\"sp_model_kwargs\": {\"enable_sampling\": true}}", NULL, "enable_sampling",
@@ -295,6 +297,27 @@ static void ids_come_from_the_vocabulary_alone(void **state)
     }
     sw_ids_fini(&ids);
     sw_tokenizer_close(tokenizer);
+}
+
+/* The space before punctuation is removed only if the folder says so. */
+static void texts_are_cleaned_up_on_demand(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "{\"added_tokens_decoder\": {\"7\": {\"content\": \"Yes , it 's !\"}}}",
+        "{\"added_tokens_decoder\": {\"7\": {\"content\": \"Yes , it 's !\"}}, "
+        "\"clean_up_tokenization_spaces\": true}"};
+    static const char *const wanted[] = {"Yes , it 's !", "Yes, it's!"};
+    const int32_t id = 7;
+    for (size_t i = 0; i < SW_LEN(wanted); ++i) {
+        char *text = NULL;
+        struct sw_tokenizer *tokenizer =
+            open_path(write_folder(i == 0 ? "plain" : "clean", VOCAB, settings[i], NULL));
+        assert_int_equal(sw_tokenizer_decode(tokenizer, &id, 1, true, &text, NULL), SW_OK);
+        assert_string_equal(text, wanted[i]);
+        sw_text_free(text);
+        sw_tokenizer_close(tokenizer);
+    }
 }
 
 static void saving_keeps_every_file(void **state)
@@ -358,6 +381,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(missing_files_are_named),
     cmocka_unit_test(bad_files_are_named),
     cmocka_unit_test(ids_come_from_the_vocabulary_alone),
+    cmocka_unit_test(texts_are_cleaned_up_on_demand),
     cmocka_unit_test(saving_keeps_every_file),
     cmocka_unit_test(both_models_go_before_a_tokenizer_json),
     cmocka_unit_test(failing_allocations),
