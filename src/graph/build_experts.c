@@ -302,8 +302,8 @@ static sw_value gradient_of_rows(struct sw_graph *g, const struct sw_op *last, s
     }
 }
 
-/* The parameter of which a product reads all, though ranks have copies. *grad becomes its gradient,
- * from that of what the product reads. */
+/* The parameter behind the exchanges that make what a product reads of it. *grad, the gradient of
+ * what is read, becomes that of the parameter. */
 static sw_value parameter_of(struct sw_graph *g, sw_value read, sw_value *grad)
 {
     while (info_of(g, read)->role != SW_ROLE_PARAM) {

@@ -285,8 +285,8 @@ static size_t some_of(const struct sw_counted_slices *x, const size_t *counts, i
     return counts ? counts[r] : x->slice_bytes;
 }
 
-/* Messages to and from each other member, but for those without bytes, of which both know. This
- * rank keeps its own slice. */
+/* Messages to and from each other member. Both know which ones have no bytes, and leave them out.
+ * This rank keeps its own slice. */
 static sw_status add_messages(const struct sw_stage *s, const struct sw_counted_slices *x, int me,
                               int size, int *n)
 {

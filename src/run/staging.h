@@ -39,8 +39,8 @@ sw_status sw_stage_wait(const struct sw_stage *s);
 /* Copies between any host memory and device memory; complete on return. */
 sw_status sw_stage_in(const struct sw_stage *s, void *device, const void *data, size_t bytes);
 sw_status sw_stage_out(const struct sw_stage *s, void *data, const void *device, size_t bytes);
-/* Copies n words, `stride` words apart, out of device memory; complete on return, also if the stage
- * is in_order: the caller waits for what its stream has. */
+/* Copies n words, `stride` words apart, out of device memory; complete on return, even if the
+ * stage is in_order: the caller waits for all that is queued on its stream. */
 sw_status sw_stage_words_out(const struct sw_stage *s, int32_t *words, const int32_t *device,
                              size_t stride, int n);
 

@@ -86,7 +86,7 @@ bool sw_tokenizer_has_end(const struct sw_tokenizer *tokenizer);
 sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_ids *ids);
 
 /* Whether texts that a model reads and texts that it writes have tokens of their own, as in a
- * translation. Nothing else has an order that such a tokenizer knows. */
+ * translation. Such a tokenizer cannot encode a text that is both, as a chat or plain text is. */
 bool sw_tokenizer_has_sides(const struct sw_tokenizer *tokenizer);
 
 /* As sw_tokenizer_decode, but appends to out. */

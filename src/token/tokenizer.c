@@ -297,7 +297,8 @@ sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char 
     sw_status st = SW_OK;
     if (sw_tokenizer_has_sides(tokenizer)) {
         return SW_FAIL(SW_E_UNSUP,
-                       "%s: sources and targets have tokens of their own; no text is continued",
+                       "%s: sources and targets have tokens of their own, so it cannot encode a "
+                       "prompt that the model continues; use it for pairs (task seq2seq)",
                        tokenizer->kind);
     }
     for (int i = 0; i < n_leading(template); ++i) {

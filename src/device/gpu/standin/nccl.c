@@ -90,7 +90,7 @@ struct comm {
     size_t bytes;
     struct emu_stream *stream; /* NULL = none yet */
     int64_t sequence;          /* exchanges so far */
-    int64_t n_common;          /* of them those that all ranks take part in */
+    int64_t n_common;          /* exchanges in which all ranks take part */
     enum fault fault;
     int64_t fault_at;
     char path[64];
