@@ -105,7 +105,7 @@ struct engine_search {
 /* All ranks agree on these. */
 struct engine_agreed {
     bool one_slot;     /* some rank has no room for two slots, see sw_plan_options */
-    bool brings_again; /* ranks have room for different weights, see sw_plan_options */
+    bool brings_again; /* ranks have room for different weights, so no gathered ones stay */
     bool uses_library; /* library.c: the devices' library exchanges among ranks */
 };
 

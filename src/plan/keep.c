@@ -160,7 +160,7 @@ sw_status sw_pass_keep(struct sw_program *program, const struct sw_plan_options 
 {
     struct pass p = {.program = program,
                      .ir = program->ir,
-                     .elems = options->overlap ? options->limits.max_live_elems : 0,
+                     .elems = options->overlap ? options->limits.kept_elems : 0,
                      .bytes = options->policy.transfer_bytes};
     if (program->kind != SW_PROGRAM_TRAIN || sw_has_one_round(options) ||
         (p.elems <= 0 && p.bytes == 0)) {

@@ -115,7 +115,7 @@ static size_t fewer_transfers(const struct sw_plan *plan, const struct sw_plan_o
  * budget, and it has room for them beside all prefetching. */
 static sw_status finish_within_budget(struct sw_plan *plan, const struct sw_plan_options *options)
 {
-    const bool keeps = options->policy.budget[SW_TIER_DEVICE] > 0 && !options->brings_again;
+    const bool keeps = options->policy.budget[SW_TIER_DEVICE] > 0;
     struct sw_plan_options o = *options;
     o.overlap = options->overlap && plan->groups[SW_GROUP_DATA].n > 1;
     SW_TRY(finish(plan, &o, keeps));

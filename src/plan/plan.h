@@ -593,10 +593,11 @@ bool sw_schedule_is_at_once(enum sw_step_schedule schedule);
 
 /* Limits in elements, as the configuration gives them. */
 struct sw_plan_limits {
-    int64_t persistence_elems;   /* stage 3: parameters up to this size stay whole on each rank */
-    int64_t persistence_total;   /* limit for the sum of those parameters */
-    int64_t max_live_elems;      /* most elements that are gathered ahead */
-    int64_t reduce_bucket_elems; /* most gradient elements that travel together */
+    int64_t persistence_elems; /* stage 3: parameters up to this size stay whole on each rank */
+    int64_t persistence_total; /* limit for the sum of those parameters */
+    int64_t max_live_elems;    /* most elements that are gathered ahead */
+    int64_t kept_elems; /* most elements that stay gathered from one micro-batch to the next */
+    int64_t reduce_bucket_elems;    /* most gradient elements that travel together */
     int64_t allgather_bucket_elems; /* most elements of updated parameters that travel together */
     /* Tensors destined for the disk stay in host memory as long as its budget has room; of
      * parameters at most this many elements. */
@@ -645,7 +646,6 @@ struct sw_plan_options {
     bool keep_cheap;
     /* gather what ranks have parts of again for backward, instead of keeping it */
     bool gathers_again;
-    bool brings_again; /* no weights stay from one micro-batch to the next */
     struct sw_plan_math math;
     struct sw_plan_limits limits;
     struct sw_policy policy;

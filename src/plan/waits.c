@@ -110,8 +110,8 @@ static size_t under_way(const struct pass *p, int32_t i)
     return sw_transfer_bytes(p->ir, op) / pieces * (turns < pieces ? turns : pieces);
 }
 
-/* Stores that have waited until the end of forward (lag.c) are not bounded: computation goes on with
- * backward. */
+/* Stores that have waited until the end of forward (lag.c) are not bounded: computation goes on
+ * with backward. */
 static bool is_bounded(const struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);

@@ -35,6 +35,7 @@ static struct sw_plan_options options(int ranks, int64_t micro_batches, int64_t 
                                                .transfer_bytes = (size_t)room * sizeof(float),
                                                .budget[SW_TIER_DEVICE] = 1 << 30},
                                     .limits = {.max_live_elems = room,
+                                               .kept_elems = room,
                                                .reduce_bucket_elems = 1 << 14,
                                                .allgather_bucket_elems = 1 << 14},
                                     .overlap = true,
@@ -103,7 +104,7 @@ static void nothing_stays_without_a_budget_or_room_or_a_second_micro_batch(void 
     static const int64_t rooms[] = {0, TABLE - 1, TABLE, 2 * TABLE, BLOCK + 2 * TABLE};
     for (size_t i = 0; i < SW_LEN(rooms); i++) {
         struct sw_plan_options o = options(RANKS, K, 1 << 14);
-        o.limits.max_live_elems = rooms[i];
+        o.limits.max_live_elems = o.limits.kept_elems = rooms[i];
         struct sw_plan *plan = plan_of(&o);
         const size_t kept = plan->programs[0].peak.kept_bytes;
         assert_true(kept <= (size_t)rooms[i] * sizeof(float));

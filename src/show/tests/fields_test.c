@@ -158,7 +158,7 @@ static int make_plans(void **state)
     dump_plan(&o, wide(), &dumps[7]);
     o = options(2, 3, 4);
     o.overlap = true;
-    o.limits.max_live_elems = 1 << 14;
+    o.limits.max_live_elems = o.limits.kept_elems = 1 << 14;
     o.policy.budget[SW_TIER_DEVICE] = 1 << 30;
     dump_plan(&o, tower(SW_BF16, TIED, true), &dumps[8]);
     return 0;

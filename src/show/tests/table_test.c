@@ -178,7 +178,7 @@ static void what_stays_is_a_part_of_its_own(void **state)
         struct sw_plan_options o = options(ranks, 3, 3 * ranks);
         o.overlap = true;
         const struct sw_plan_table without = tabulate(tower(SW_F32, TIED | BIAS, false), &o);
-        o.limits.max_live_elems = 1 << 14;
+        o.limits.max_live_elems = o.limits.kept_elems = 1 << 14;
         o.policy.budget[SW_TIER_DEVICE] = 1 << 30;
         const struct sw_plan_table with = tabulate(tower(SW_F32, TIED | BIAS, false), &o);
         for (int k = SW_SENT_FORWARD; k <= SW_SENT_BACKWARD; k++) {

@@ -51,6 +51,7 @@ static struct sw_plan *plan_with(const struct mesh *m, int me, int64_t room, siz
                    .prefetch_elems = room,
                    .stage = room > 0 ? 3 : m->data > 1},
         .limits = {.max_live_elems = room,
+                   .kept_elems = room,
                    .reduce_bucket_elems = 1 << 14,
                    .allgather_bucket_elems = 1 << 14},
         .overlap = true,
