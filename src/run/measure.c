@@ -30,6 +30,7 @@ struct measuring {
     struct sw_speeds *speeds; /* results of the first rank */
     bool has[SW_LOAD_COUNT];  /* there is such work, and its rate is not given */
     bool exchanges;           /* also at a given rate: handing over, copies and sums take time */
+    bool adds_activations;
     enum sw_dtype grads, activations; /* dtypes of what is added */
 };
 
@@ -398,7 +399,9 @@ static sw_status exchange_rank(void *ctx, sw_comm *comm)
         s.own && s.all && s.sum ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for slices");
     SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_GATHER, SW_F32, &speeds));
     SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_REDUCE, m->grads, &speeds));
-    SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_SUM, m->activations, &speeds));
+    if (m->adds_activations) {
+        SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_SUM, m->activations, &speeds));
+    }
     if (sw_comm_rank(comm) == 0) {
         memcpy(&m->speeds->curves[SW_CURVE_GATHER], &speeds.curves[SW_CURVE_GATHER],
                (SW_CURVE_COUNT - SW_CURVE_GATHER) * sizeof *speeds.curves);
@@ -413,7 +416,7 @@ close:
 
 sw_status sw_speeds_measure_exchanges(sw_comm *comm, struct sw_speeds *speeds)
 {
-    struct measuring m = {.speeds = speeds, .grads = SW_F32, .activations = SW_F32};
+    struct measuring m = {.speeds = speeds, .grads = SW_F32};
     return exchange_rank(&m, comm);
 }
 
@@ -679,9 +682,10 @@ static void find_wanted(struct measuring *m)
         m->has[load] |= work > 0 && m->speeds->given.work[load] <= 0;
         m->exchanges |= work > 0 && load == SW_LOAD_SENT;
         m->grads = instr->verb == SW_VERB_REDUCE ? instr->exchange.dtype : m->grads;
-        m->activations = instr->verb == SW_VERB_REDUCE_SCATTER || instr->verb == SW_VERB_ALL_REDUCE
-                             ? instr->exchange.dtype
-                             : m->activations;
+        const bool adds =
+            instr->verb == SW_VERB_REDUCE_SCATTER || instr->verb == SW_VERB_ALL_REDUCE;
+        m->adds_activations |= adds;
+        m->activations = adds ? instr->exchange.dtype : m->activations;
     }
 }
 

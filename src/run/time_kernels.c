@@ -2,8 +2,8 @@
 // Times each kernel of a plan. It is prepared as in the executor, and launched a few times on
 // separate memory. That memory is as large as the plan's persistent and transient memory, up to a
 // limit. Each launch uses the next places in it, so its operands are about as far from the caches
-// as in a step. What a kernel has written is overwritten with ordinary numbers, since kernels that
-// meet NaN take longer ways, such as sums of squares.
+// as in a step. What a timed kernel has written is overwritten with ordinary numbers, since a
+// kernel that meets NaN may take longer, as sums of squares do.
 #include <math.h>
 #include <string.h>
 #include <time.h>
