@@ -89,26 +89,28 @@ static sw_status check_ids(const struct sw_task_reading *in, const char *name, c
     return SW_OK;
 }
 
-/* Checks the ids of a text from `first` on, and returns their number. st: how encoding went. */
-static sw_status take_ids(const struct sw_task_reading *in, const char *name, sw_status st,
-                          int64_t first, int64_t *n)
-{
-    const struct sw_ids *ids = &in->rows->ids;
-    if (st < 0) {
-        return sw_fail_prefix(st, "%s", name);
-    }
-    *n = ids->len - first;
-    return check_ids(in, name, ids->ptr + first, *n);
-}
+/* sw_tokenizer_encode, or sw_tokenizer_encode_target. */
+typedef sw_status (*encode_fn)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                               bool add_special, struct sw_ids *ids);
 
 /* Appends the ids of a text. Returns their offset and count. */
-static sw_status encode(struct sw_task_reading *in, const char *name, const char *text, size_t len,
-                        int64_t *first, int64_t *n)
+static sw_status encode_by(encode_fn fn, struct sw_task_reading *in, const char *name,
+                           const char *text, size_t len, int64_t *first, int64_t *n)
 {
     struct sw_ids *ids = &in->rows->ids;
     *first = ids->len;
-    const sw_status st = sw_tokenizer_encode(in->options->tokenizer, text, len, false, ids);
-    return take_ids(in, name, st, *first, n);
+    const sw_status st = fn(in->options->tokenizer, text, len, false, ids);
+    if (st < 0) {
+        return sw_fail_prefix(st, "%s", name);
+    }
+    *n = ids->len - *first;
+    return check_ids(in, name, ids->ptr + *first, *n);
+}
+
+static sw_status encode(struct sw_task_reading *in, const char *name, const char *text, size_t len,
+                        int64_t *first, int64_t *n)
+{
+    return encode_by(sw_tokenizer_encode, in, name, text, len, first, n);
 }
 
 static sw_status encode_field(struct sw_task_reading *in, const struct sw_json_doc *doc,
@@ -416,16 +418,14 @@ static sw_status add_target(struct sw_task_reading *in, const struct sw_json_doc
     SW_TRY(find_target(in, doc, record, &source, &target));
     sw_str_puts(&text, prefix ? prefix : "");
     sw_str_append(&text, source->string, source->string_len);
-    sw_status st =
+    const sw_status st =
         text.failed
             ? SW_FAIL(SW_E_NOMEM, "%s: out of host memory for a text", sw_json_name(doc))
             : encode(in, sw_json_name(doc), sw_str_text(&text), text.len, &row.first, &row.n);
     sw_str_fini(&text);
     SW_TRY(st);
-    row.second = in->rows->ids.len;
-    st = sw_tokenizer_encode_target(in->options->tokenizer, target->string, target->string_len,
-                                    false, &in->rows->ids);
-    SW_TRY(take_ids(in, sw_json_name(doc), st, row.second, &row.n_second));
+    SW_TRY(encode_by(sw_tokenizer_encode_target, in, sw_json_name(doc), target->string,
+                     target->string_len, &row.second, &row.n_second));
     cut_text(in, form->T - special, &row);
     const int64_t wanted = row.n_second + special;
     if (wanted > form->U) {

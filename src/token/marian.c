@@ -400,9 +400,9 @@ static sw_status read_named(struct marian *self, const struct sw_named_text file
 {
     const struct sw_json_doc *settings = in->docs[0];
     const struct sw_json *root = sw_json_root(in->docs[0]);
-    const struct sw_json *cleans = sw_json_get(root, "clean_up_tokenization_spaces");
     SW_TRY(refuse_switches(settings, root));
-    self->cleans_up = cleans && cleans->type == SW_JSON_BOOL && cleans->boolean;
+    SW_TRY(
+        sw_json_get_bool(settings, root, "clean_up_tokenization_spaces", false, &self->cleans_up));
     SW_TRY(sw_added_entries_each(settings, root, add_entry, self));
     SW_TRY(files[SW_MARIAN_ADDED].text ? add_file(self, &files[SW_MARIAN_ADDED]) : SW_OK);
     SW_TRY(add_specials(self, in));
