@@ -100,8 +100,8 @@ SW_API sw_status sw_tokenizer_encode_target(struct sw_tokenizer *tokenizer, cons
                                             size_t len, bool add_special, struct sw_ids *ids);
 /* Encodes a prompt. Only the template's tokens before the text are added.
  *
- * SW_E_UNSUP   sources and targets have tokens of their own (Marian), and a prompt
- *              that the model continues would need both
+ * SW_E_UNSUP   sources and targets have tokens of their own (Marian), and a prompt that the model
+ *              continues would need both
  */
 SW_API sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char *text,
                                             size_t len, struct sw_ids *ids);

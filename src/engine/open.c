@@ -184,13 +184,13 @@ static sw_status plan_anew(struct sw_engine *e)
     return sw_weights_index(&e->weights, e->plan);
 }
 
-/* A hash of the exchanges that a step runs once. */
+/* A hash of which gathers run once a step. */
 static int64_t hash_of_once(const struct sw_plan *plan)
 {
     uint64_t h = SW_HASH_INIT;
     for (int k = 0; k < plan->n_programs; k++) {
         const struct sw_program *program = &plan->programs[k];
-        int32_t n = 0; /* of exchanges */
+        int32_t n = 0; /* gathers so far */
         for (int32_t i = 0; i < program->n_instrs; i++) {
             const struct sw_instr *instr = &program->instrs[i];
             n += instr->verb == SW_VERB_GATHER;
