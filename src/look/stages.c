@@ -379,7 +379,7 @@ static void print_differences(const struct stages *s, const struct sw_sent_parts
         {"  + further uses, dense", offsetof(struct sw_sent_parts, second)},
         {"  + further uses, sparse", offsetof(struct sw_sent_parts, sparse)},
         {"  + kept whole, at the update", offsetof(struct sw_sent_parts, kept)},
-        {"  - not sent: whole or unread", offsetof(struct sw_sent_parts, spared)},
+        {"  - whole, reused or unread", offsetof(struct sw_sent_parts, spared)},
         {"  - stays for all micro-batches", offsetof(struct sw_sent_parts, stays)},
         {"  + padding", offsetof(struct sw_sent_parts, padding)},
         {"  - rows instead of slices", offsetof(struct sw_sent_parts, rows)},

@@ -110,6 +110,20 @@ static bool bring(struct sw_offload *p, const struct sw_ir_op *op, int k, sw_val
     return sw_offload_load(p, &reader, what);
 }
 
+/* A loaded weight serves the next place, too. Packs are small, and updates may change weights. */
+static void extend(struct sw_offload *p, const struct sw_ir_op *op, sw_value what)
+{
+    const int64_t place = sw_ir_block_segment(p->ir, op);
+    const struct sw_ir_value *info = &p->ir->values[what];
+    if (info->role != SW_ROLE_PARAM || info->is_pack || op->phase == SW_PHASE_UPDATE) {
+        return;
+    }
+    sw_places_enter(&p->places, place);
+    if (p->here[what] >= 0 && sw_places_reach(&p->places, p->loaded_in[what])) {
+        p->loaded_in[what] = place;
+    }
+}
+
 bool sw_offload_fetch(struct sw_offload *p, struct sw_ir_op *op, int k)
 {
     const sw_value what = sw_offload_root(p, op, k), v = op->in[k];
@@ -119,6 +133,7 @@ bool sw_offload_fetch(struct sw_offload *p, struct sw_ir_op *op, int k)
     if (sw_ir_is_part(p->ir, v)) {
         return fetch_tile(p, op, k, what);
     }
+    extend(p, op, what);
     if (!sw_offload_is_here(p, op, what) && !bring(p, op, k, what)) {
         return false;
     }

@@ -197,6 +197,7 @@ sw_status sw_pass_offload(struct sw_ir *ir, const struct sw_ir *first,
                            .first = first,
                            .options = options,
                            .reserved = reserved,
+                           .places = sw_places_of(options),
                            .left.grads_tier = options->policy.grads_tier,
                            .n_ops = ir->n_ops,
                            .n_values = ir->n_values};

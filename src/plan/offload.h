@@ -14,9 +14,11 @@ struct sw_offload {
     int32_t n_ops, n_values;
     int32_t i_op; /* op being rewritten */
     struct sw_op_order order;
+    struct sw_places places;
     /* [n_values] by offloaded value: its current copy on the device, SW_NO_VALUE = not loaded; the
-     * block segment in which it was loaded; and n_before at that point. By tile: its latest copy;
-     * the block segment in which an update has left it for the next reader, -1 = none has */
+     * block segment in which it was loaded, or for a weight read last; and n_before at that point.
+     * By tile: its latest copy; the block segment in which an update has left it for the next
+     * reader, -1 = none has */
     sw_value *here;
     int64_t *loaded_in;
     int32_t *when;

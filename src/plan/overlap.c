@@ -35,7 +35,8 @@ struct pass {
     int32_t *run_end; /* [n_instrs] end of the run that it is in, see find_run; 0 = none */
     int32_t next;     /* all gathers before it have started */
     int32_t opens;    /* end of the run that starts with the next batch of gathers; 0 = none */
-    int32_t *unread;  /* [n_values] by whole value: 1 = gathered and not read yet */
+    /* [n_values] by whole value: how often it is read, and how often still, once it is gathered */
+    int32_t *reads, *unread;
     int64_t outstanding;
     /* instructions that are held back, to leave together */
     int32_t *held;
@@ -205,6 +206,16 @@ static void find_order(struct pass *p, const struct latest *l)
         }
         note_accesses(p, l, i);
         i++;
+    }
+}
+
+static void count_reads(const struct pass *p)
+{
+    for (int32_t i = 0; i < p->program->n_instrs; i++) {
+        const struct sw_ir_op *op = op_of(p, i);
+        for (int k = 0; k < op->n_in; k++) {
+            p->reads[sw_ir_root(p->ir, op->in[k])]++;
+        }
     }
 }
 
@@ -381,7 +392,8 @@ static void start_gathers(struct pass *p, int32_t from, int32_t end, int64_t roo
         elems += sum;
     }
     for (int32_t k = 0; k < n; k++) {
-        p->unread[op_of(p, members[k])->out[0]] = 1;
+        const sw_value whole = op_of(p, members[k])->out[0];
+        p->unread[whole] = p->reads[whole];
     }
     p->outstanding += elems;
     if (n > 0) {
@@ -396,8 +408,7 @@ static void note_reads(struct pass *p, const struct sw_ir_op *op)
 {
     for (int k = 0; k < op->n_in; k++) {
         const sw_value root = sw_ir_root(p->ir, op->in[k]);
-        if (p->unread[root]) {
-            p->unread[root] = 0;
+        if (p->unread[root] > 0 && --p->unread[root] == 0) {
             p->outstanding -= moved_elems(p, &p->ir->ops[p->ir->values[root].producer]);
         }
     }
@@ -534,7 +545,6 @@ static void order_segment(struct pass *p, int32_t begin, int32_t end)
     const int64_t room = p->options->overlap ? sw_min_i64(p->options->policy.prefetch_elems,
                                                           p->options->limits.max_live_elems)
                                              : 0;
-    p->outstanding = 0;
     p->next = begin;
     for (int32_t i = begin; i < end; i++) {
         const struct sw_ir_op *op = op_of(p, i);
@@ -595,6 +605,7 @@ static bool prepare(struct pass *p)
         memset(l.loaded, 0xff, n_cells * sizeof *l.loaded);
         memset(l.stored, 0xff, n_cells * sizeof *l.stored);
         find_order(p, &l);
+        count_reads(p);
     }
     sw_free(l.read);
     sw_free(l.wrote);
@@ -616,6 +627,7 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cel
     p.ahead = sw_alloc_zero("plan", n, sizeof *p.ahead);
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.held = sw_alloc_zero("plan", n, sizeof *p.held);
+    p.reads = sw_alloc_zero("plan", n_values, sizeof *p.reads);
     p.unread = sw_alloc_zero("plan", n_values, sizeof *p.unread);
     p.behind = sw_alloc("plan", n * sizeof *p.behind);
     p.loads = sw_alloc("plan", n * sizeof *p.loads);
@@ -624,8 +636,9 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cel
     p.late = sw_alloc("plan", n * sizeof *p.late);
     p.late_for = sw_alloc("plan", n * sizeof *p.late_for);
     p.late_of = sw_alloc_zero("plan", n_values, sizeof *p.late_of);
-    const bool good = p.out && p.ahead && p.emitted && p.held && p.unread && p.behind && p.loads &&
-                      p.run_end && p.waits_for && p.late && p.late_for && p.late_of && prepare(&p);
+    const bool good = p.out && p.ahead && p.emitted && p.held && p.reads && p.unread && p.behind &&
+                      p.loads && p.run_end && p.waits_for && p.late && p.late_for && p.late_of &&
+                      prepare(&p);
     if (good) {
         order_all(&p);
     }
@@ -633,6 +646,7 @@ sw_status sw_pass_overlap(struct sw_program *program, const struct sw_cells *cel
     sw_free(p.ahead);
     sw_free(p.emitted);
     sw_free(p.held);
+    sw_free(p.reads);
     sw_free(p.unread);
     sw_free(p.behind);
     sw_free(p.loads);

@@ -127,6 +127,19 @@ static inline int sw_instr_key(const struct sw_instr *instr)
  * they are in one segment and in one block (outside of blocks: in one scope). They share what is
  * gathered or loaded for them. Blocks are counted by their scopes. */
 int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op);
+
+/* A copy that is gathered or loaded serves the ops of its place, and of the next place that reads
+ * weights. So backward begins with those with which forward ended, and layers that share weights
+ * bring them once. */
+struct sw_places {
+    int64_t now, before; /* the latest two places that read weights; -1 = none */
+    bool alone;          /* a copy serves one place: phases of a pipeline come in another order */
+};
+struct sw_places sw_places_of(const struct sw_plan_options *options);
+/* The op at `place` reads a weight. */
+void sw_places_enter(struct sw_places *places, int64_t place);
+/* True if a copy whose last reader was at `place` serves the present one. */
+bool sw_places_reach(const struct sw_places *places, int64_t place);
 bool sw_ir_is_in_block(const struct sw_ir *ir, const struct sw_ir_op *op);
 /* Puts states, parameters, gradients and activations into their tiers, and adds transfers around
  * the ops that use them. It runs after the update pass. It chooses the tier of every value; a pass

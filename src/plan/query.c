@@ -51,6 +51,25 @@ int64_t sw_ir_block_segment(const struct sw_ir *ir, const struct sw_ir_op *op)
     return place * SW_SEGMENT_COUNT + (int64_t)sw_op_segment(op);
 }
 
+struct sw_places sw_places_of(const struct sw_plan_options *options)
+{
+    return (struct sw_places){
+        .now = -1, .before = -1, .alone = sw_schedule_info(options->policy.schedule)->pipe};
+}
+
+void sw_places_enter(struct sw_places *places, int64_t place)
+{
+    if (place != places->now) {
+        places->before = places->now;
+        places->now = place;
+    }
+}
+
+bool sw_places_reach(const struct sw_places *places, int64_t place)
+{
+    return place >= 0 && (place == places->now || (place == places->before && !places->alone));
+}
+
 size_t sw_program_address(const struct sw_program *program, sw_value v)
 {
     const struct sw_ir_value *info = &program->ir->values[v];

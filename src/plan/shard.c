@@ -2,21 +2,23 @@
 // ZeRO stage 3 as a pass (Rajbhandari et al. 2020). Every parameter is one flat tensor, padded and
 // cut into equal shards, one per rank. Shards are gathered before an op reads the parameter. The
 // gathered copy is freed after its last reader, since it is an ordinary transient. Readers in one
-// block of one phase share a gather. Model code is not involved: tied tables, parameters of another
-// scope and frozen ones are ordinary uses. Each tile of a tiled parameter is sharded and gathered
-// separately, so no rank ever has the whole parameter.
+// block of one phase share a gather, also with those of the next such place (sw_places_reach).
+// Model code is not involved: tied tables, parameters of another scope and frozen ones are ordinary
+// uses. Each tile of a tiled parameter is sharded and gathered separately, so no rank ever has the
+// whole parameter.
 #include "plan/private.h"
 #include "plan/technique.h"
 
 struct current { /* the gathered copy of a parameter, which readers may share */
     sw_value whole;
-    int64_t place;
+    int64_t place; /* of its last reader */
 };
 
 struct pass {
     struct sw_ir *ir;
     const struct sw_plan_options *options;
     struct current *current; /* [n_values] by parameter */
+    struct sw_places places;
     struct sw_op_order order;
 };
 
@@ -57,7 +59,7 @@ static sw_value gather(struct pass *p, sw_value param, const struct sw_ir_op *re
     return sw_op_order_add(&p->order, &op) ? whole : SW_NO_VALUE;
 }
 
-/* Replaces each sharded parameter by a gathered copy, which serves all ops of a block segment. */
+/* Replaces each sharded parameter by a gathered copy. */
 static bool rewrite(struct pass *p, struct sw_ir_op *op)
 {
     const int64_t place = sw_ir_block_segment(p->ir, op);
@@ -67,14 +69,15 @@ static bool rewrite(struct pass *p, struct sw_ir_op *op)
             continue;
         }
         struct current *now = &p->current[v];
+        sw_places_enter(&p->places, place);
         /* the copy of a tile serves one op */
-        if (now->whole < 0 || now->place != place || sw_ir_is_part(p->ir, v)) {
+        if (!sw_places_reach(&p->places, now->place) || sw_ir_is_part(p->ir, v)) {
             now->whole = gather(p, v, op);
-            now->place = place;
             if (now->whole < 0) {
                 return false;
             }
         }
+        now->place = place;
         op->in[k] = now->whole;
     }
     return sw_op_order_add(&p->order, op);
@@ -162,12 +165,12 @@ sw_status sw_pass_shard(struct sw_ir *ir, const struct sw_plan_options *options)
     if (sw_ir_data(ir)->n <= 1 || !cut_params(ir, options)) {
         return SW_OK;
     }
-    struct pass p = {.ir = ir, .options = options};
+    struct pass p = {.ir = ir, .options = options, .places = sw_places_of(options)};
     const int32_t n_ops = ir->n_ops, n_values = ir->n_values;
     p.current = sw_alloc("plan", (size_t)n_values * sizeof *p.current);
     bool good = sw_op_order_open(&p.order, ir) >= 0 && p.current;
     for (sw_value v = 0; good && v < n_values; v++) {
-        p.current[v] = (struct current){SW_NO_VALUE, 0};
+        p.current[v] = (struct current){SW_NO_VALUE, -1};
     }
     for (int32_t i = 0; good && i < n_ops; i++) {
         struct sw_ir_op op = ir->ops[i];

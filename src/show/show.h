@@ -103,7 +103,7 @@ struct sw_sent_parts {
     double formula;
     double second, sparse; /* repeated: further dense uses, further sparse ones */
     double kept;           /* stage 3: parameters that stay whole travel after the update */
-    double spared;         /* parameters that do not travel: kept whole, frozen, or unused */
+    double spared;         /* do not travel: kept whole, frozen, unused, or there from before */
     double stays;          /* saved because they stay gathered from one micro-batch to the next */
     double padding;
     double rows;     /* saved because rows of row-sparse gradients travel instead of shards */

@@ -10,7 +10,7 @@ static const struct {
     {1, 1, {SW_QUANTIZED_NF4, false, SW_F32}},      {7, 33, {SW_QUANTIZED_NF4, true, SW_BF16}},
     {129, 131, {SW_QUANTIZED_NF4, true, SW_F32}},   {64, 128, {SW_QUANTIZED_NF4, false, SW_F16}},
     {70, 260, {SW_QUANTIZED_NF4, true, SW_BF16}},   {3, 5, {SW_QUANTIZED_INT8, false, SW_F32}},
-    {67, 129, {SW_QUANTIZED_INT8, false, SW_BF16}},
+    {67, 129, {SW_QUANTIZED_INT8, false, SW_BF16}}, {5, 70, {SW_QUANTIZED_INT8, false, SW_F16}},
 };
 
 static void bytes_in(struct op_case *c, enum sw_dtype dtype, struct sw_shape shape)
