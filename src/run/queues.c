@@ -21,6 +21,7 @@ struct queue {
     struct sw_timeline *begins;     /* in order: counts jobs that have begun */
     int64_t begun_ns;               /* in order: when the present job began; 0 = it has not */
     pthread_t thread;
+    pthread_cond_t changed; /* its thread has something to do */
     bool running;
     struct entry *ring; /* [most] */
     int64_t most;
@@ -37,7 +38,7 @@ struct sw_queues {
     struct sw_queues_options options;
     int64_t n_signals; /* timeline of computation; used by the producer only */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t ended; /* a job, for the producer */
     bool quit;
     atomic_int st;
     char message[1024];
@@ -77,6 +78,32 @@ static void begin_job(struct queue *q)
     q->n_begun++;
 }
 
+static void wake_all(struct sw_queues *all)
+{
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        pthread_cond_signal(&all->queues[q].changed);
+    }
+}
+
+/* Counts an ended job. Wakes the threads whose next job may begin now, and no others, since they
+ * would take processors from computation. After a failure all jobs may begin. */
+static void count_ended(struct queue *q)
+{
+    struct sw_queues *all = q->all;
+    q->n_done++;
+    for (int i = 0; i < SW_QUEUE_COUNT; i++) {
+        struct queue *other = &all->queues[i];
+        const bool waits = other->n_begun < other->n_issued;
+        if (waits && other->ring[other->n_begun % other->most].needs[q->name] == q->n_done) {
+            pthread_cond_signal(&other->changed);
+        }
+    }
+    if (atomic_load(&all->st) < 0) {
+        wake_all(all);
+    }
+    pthread_cond_signal(&all->ended);
+}
+
 /* Ends the oldest job. Jobs that were begun are ended, even after a failure. */
 static void end_job(struct queue *q)
 {
@@ -94,8 +121,7 @@ static void end_job(struct queue *q)
     const sw_status st = dev->ops->timeline_set(dev, all->timelines[q->name], q->n_done + 1);
     pthread_mutex_lock(&all->lock);
     note_failure(all, st);
-    q->n_done++;
-    pthread_cond_broadcast(&all->changed);
+    count_ended(q);
 }
 
 /* Waits for computation to reach the next job, which is the thread's only one. */
@@ -162,7 +188,7 @@ static void *work(void *arg)
             await_computation(q);
             break;
         case SLEEP:
-            pthread_cond_wait(&all->changed, &all->lock);
+            pthread_cond_wait(&q->changed, &all->lock);
             break;
         case QUIT:
             quits = true;
@@ -207,8 +233,8 @@ static void watch_job(struct queue *q)
     all->options.ops.passed(all->options.ctx, q->name, &job, begun, sw_now_ns());
     pthread_mutex_lock(&all->lock);
     q->begun_ns = 0;
-    q->n_begun = q->n_done = n;
-    pthread_cond_broadcast(&all->changed);
+    q->n_begun = n;
+    count_ended(q);
 }
 
 static void *look_on(void *arg)
@@ -220,7 +246,7 @@ static void *look_on(void *arg)
         if (q->n_done < q->n_issued) {
             watch_job(q);
         } else {
-            pthread_cond_wait(&all->changed, &all->lock);
+            pthread_cond_wait(&q->changed, &all->lock);
         }
     }
     pthread_mutex_unlock(&all->lock);
@@ -318,7 +344,10 @@ sw_status sw_queues_open(const struct sw_queues_options *options, struct sw_queu
     SW_TRY_ALLOC(all, "the queues");
     all->options = *options;
     pthread_mutex_init(&all->lock, NULL);
-    pthread_cond_init(&all->changed, NULL);
+    pthread_cond_init(&all->ended, NULL);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        pthread_cond_init(&all->queues[q].changed, NULL);
+    }
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         const sw_status st = open_queue(all, q);
         if (st < 0) {
@@ -338,7 +367,7 @@ void sw_queues_close(struct sw_queues *all)
     struct sw_device *dev = all->options.dev;
     pthread_mutex_lock(&all->lock);
     all->quit = true;
-    pthread_cond_broadcast(&all->changed);
+    wake_all(all);
     pthread_mutex_unlock(&all->lock);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         if (all->queues[q].running) {
@@ -361,7 +390,10 @@ void sw_queues_close(struct sw_queues *all)
             dev->ops->timeline_close(dev, all->timelines[q]);
         }
     }
-    pthread_cond_destroy(&all->changed);
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        pthread_cond_destroy(&all->queues[q].changed);
+    }
+    pthread_cond_destroy(&all->ended);
     pthread_mutex_destroy(&all->lock);
     sw_free(all);
 }
@@ -393,7 +425,7 @@ sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
         sw_meter_host_waits(all->options.meter, SW_QUEUE_COMPUTE);
     }
     while (q->n_issued - q->n_done == q->most) {
-        pthread_cond_wait(&all->changed, &all->lock);
+        pthread_cond_wait(&all->ended, &all->lock);
     }
     struct entry *entry = &q->ring[q->n_issued % q->most];
     entry->job = *job;
@@ -402,7 +434,7 @@ sw_status sw_queues_issue(struct sw_queues *all, enum sw_queue queue,
         entry->needs[r] = job->needs[r] < 0 ? 0 : jobs_until(&all->queues[r], job->needs[r]);
     }
     q->n_issued++;
-    pthread_cond_broadcast(&all->changed);
+    pthread_cond_signal(&q->changed);
     pthread_mutex_unlock(&all->lock);
     /* only this thread changes the entry and n_issued */
     return q->stream ? issue_in_order(q, entry, q->n_issued) : SW_OK;
@@ -470,10 +502,10 @@ void sw_queues_stop(struct sw_queues *all)
         snprintf(all->message, sizeof all->message, "an instruction before it failed");
         atomic_store(&all->st, (int)SW_E_ARG);
     }
-    pthread_cond_broadcast(&all->changed);
+    wake_all(all);
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         while (all->queues[q].n_done < all->queues[q].n_issued) {
-            pthread_cond_wait(&all->changed, &all->lock);
+            pthread_cond_wait(&all->ended, &all->lock);
         }
     }
     atomic_store(&all->st, SW_OK);
