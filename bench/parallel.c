@@ -11,9 +11,10 @@
 // --micro-batches runs that number alone: 2, 4, 8 or 16; 0 = all.
 //
 // The wire is simulated: a message also takes its time on a wire of that speed, asleep. The clock
-// has the rate of the wire, and the mean times of the kernels of each stage in the same step: on a
-// shared machine, the speed of each processor changes within seconds. All else is measured as for
-// `plan --predict`. "bound" is 1.05 + m / (f + b), the most that a wire may cost if a message (m)
+// has the rate of the wire, and the times of the kernels of each stage in the same step: the mean of
+// each kernel, and how much longer those of each phase took. On a shared machine the speed of each
+// processor changes for tens of milliseconds, and stages that wait for each other pay for it. All
+// else is measured as for `plan --predict`. "bound" is 1.05 + m / (f + b), the most that a wire may cost if a message (m)
 // is shorter than a forward (f); b is a backward.
 #include <math.h>
 #include <stdio.h>
@@ -112,6 +113,7 @@ struct training {
     int ways[WAYS], n_ways;          /* those that run */
     struct span spans[STAGES];       /* of the latest step */
     struct runs (*runs[STAGES])[2];  /* [n_instrs] of the latest step */
+    double *phases[STAGES];          /* [n_phases] of the latest step, see struct sw_pace */
     struct sw_speeds speeds[STAGES]; /* with the kernels of the latest step */
     double seconds[WAYS][MOST_ROUNDS], idle[WAYS][MOST_ROUNDS];
     double clock_s[WAYS][MOST_ROUNDS], clock_idle[WAYS][MOST_ROUNDS];
@@ -214,6 +216,56 @@ static sw_status sum_kernels(const char *text, const struct sw_program *program,
     return SW_OK;
 }
 
+/* Moves a walk to the next run of a kernel. Returns the number of its phase; -1 = there is none. */
+static int32_t find_phase(struct sw_walk *walk, const struct sw_step *step, int instr)
+{
+    struct sw_event event;
+    do {
+        sw_walk_next(walk, &event);
+        if (event.kind == SW_EVENT_ISSUE && walk->instr == instr) {
+            return (int32_t)(walk->phase - step->phases);
+        }
+    } while (event.kind != SW_EVENT_END);
+    return -1;
+}
+
+/* How much longer the kernels of each phase took than the mean of each kernel's runs. */
+static sw_status compare_phases(const char *text, const struct sw_plan *plan,
+                                struct runs (*runs)[2], double **out)
+{
+    const struct sw_step *step = &plan->step;
+    const size_t n = (size_t)step->n_phases;
+    double *seconds = sw_alloc_zero("bench", 2 * n, sizeof *seconds), *means = seconds + n;
+    bool *ran = sw_alloc_zero("bench", (size_t)plan->programs[0].n_instrs, sizeof *ran);
+    struct sw_walk walk;
+    sw_free(*out);
+    *out = seconds;
+    sw_status st = seconds && ran ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of memory for phases");
+    sw_walk_begin(&walk, plan, step->phases, step->n_phases);
+    for (const char *line = text; line && st >= 0; line = strchr(line, '\n')) {
+        double begin, took;
+        int i;
+        line += *line == '\n';
+        if (!read_kernel(line, &begin, &took, &i)) {
+            continue;
+        }
+        const int32_t phase = find_phase(&walk, step, i);
+        if (phase < 0) {
+            st = SW_FAIL(SW_E_ARG, "a trace has a kernel that the step has not, instruction %d", i);
+            break;
+        }
+        const struct runs *of = &runs[i][ran[i]];
+        seconds[phase] += took;
+        means[phase] += of->seconds / (double)of->n;
+        ran[i] = true;
+    }
+    for (size_t k = 0; k < n && st >= 0; k++) {
+        seconds[k] = means[k] > 0 ? seconds[k] / means[k] : 1;
+    }
+    sw_free(ran);
+    return st;
+}
+
 /* All ways have the same kernels. */
 static const struct sw_plan *plan_of(const struct training *t, int stage)
 {
@@ -241,6 +293,8 @@ static sw_status traced_step(struct training *t, int way, int rank)
     st = st < 0 ? st
                 : sum_kernels(sw_str_text(&text), &facts.plan->programs[0], t->runs[rank],
                               &t->spans[rank]);
+    st = st < 0 ? st
+                : compare_phases(sw_str_text(&text), facts.plan, t->runs[rank], &t->phases[rank]);
     sw_str_fini(&text);
     sw_trace_close(trace);
     return st;
@@ -305,6 +359,7 @@ static sw_status predict(struct training *t, int way, int64_t round)
         t->both_s[way][round] += both / STAGES;
         t->speeds[s].given.work[SW_LOAD_SENT] = has_wire(way) ? t->args->wire_gb_s * 1e9 : 0;
         stages[s].plan = sw_engine_facts(t->engines[way][s]).plan;
+        t->speeds[s].phases = t->phases[s];
         all[s] = &t->speeds[s];
     }
     SW_TRY(sw_speeds_stages(stages, all, STAGES, unknown, &t->clock_s[way][round]));
@@ -361,6 +416,7 @@ static sw_status run_rank(void *ctx, sw_comm *meet)
         }
     }
     sw_free(t->runs[rank]);
+    sw_free(t->phases[rank]);
     return st;
 }
 

@@ -72,7 +72,10 @@ static sw_status issue(struct rank *r)
     const struct sw_walk *at = &r->walk;
     const enum sw_queue queue = at->program->instrs[at->instr].queue;
     const bool later = is_later(at);
-    const struct sw_cost cost = sw_rank_cost(r, at->instr, later);
+    struct sw_cost cost = sw_rank_cost(r, at->instr, later);
+    if (queue == SW_QUEUE_COMPUTE && r->pace->phases) {
+        cost.seconds *= r->pace->phases[at->phase - r->plan->step.phases];
+    }
     count(r, &cost);
     if (queue == SW_QUEUE_COMPUTE) {
         sw_rank_compute(r, &cost, SW_QUEUE_COMPUTE, at->instr);

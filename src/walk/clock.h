@@ -42,6 +42,9 @@ struct sw_pace {
     /* By queue, a factor on these seconds and latencies; 0 = 1. Ranks of unequal speed can so share
      * their costs. */
     double slower[SW_QUEUE_COUNT];
+    /* [n_phases] of the plan's step, a factor on the seconds of kernels in each phase; NULL = 1. A
+     * machine's speed may change within a step. */
+    const double *phases;
     double meeting; /* seconds of communication between ranks between phases */
     double cores;   /* processors of this rank; 0 = unlimited */
     /* Share of their full rate that reads and writes have while both run. 1/2 each = they share one
@@ -132,7 +135,8 @@ struct sw_clock_rank {
  * of its rate, or all that it can use. Ranks that share something pass the time together.
  *
  * Micro-batches of a pipeline that pass exactly as those before are not walked. Their time and work
- * are added, so that results are the same but for rounding. All are walked if `ran` is wanted.
+ * are added, so that results are the same but for rounding. All are walked if `ran` is wanted, or
+ * a pace has `phases`.
  *
  * SW_E_ARG     a group has a rank outside of the world, or ranks wait for each other forever
  */

@@ -350,7 +350,8 @@ static bool find_periods(const struct clock *c, struct fold *f)
 sw_status sw_clock_open_fold(struct clock *c)
 {
     for (int i = 0; i < c->n; i++) {
-        if (c->ranks[i].asked->ran || c->ranks[i].plan->step.rounds < 1) {
+        const struct rank *r = &c->ranks[i];
+        if (r->asked->ran || r->pace->phases || r->plan->step.rounds < 1) {
             return SW_OK;
         }
     }

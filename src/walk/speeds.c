@@ -223,6 +223,7 @@ static struct sw_pace pace_of(const struct sw_speeds *speeds, struct sw_cost (*c
         .wake = speeds->wake,
         .issue = speeds->issue,
         .yield = speeds->yield,
+        .phases = speeds->phases,
         .disk_beside = speeds->disk_beside,
         .disk_share = {share_of(speeds->disk_share.reads), share_of(speeds->disk_share.writes)}};
 }

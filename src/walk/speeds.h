@@ -51,6 +51,7 @@ struct sw_speeds {
     struct sw_rate_curve curves[SW_CURVE_COUNT];
     double cores, meeting, wake, issue, yield;    /* see struct sw_pace */
     struct sw_disk_share disk_share, disk_beside; /* disk_share 0 = 1/2 */
+    const double *phases;                         /* borrowed; see struct sw_pace */
     /* Bytes of memory that a rank reads and writes per second if all ranks do nothing else; 0 =
      * its queues share none */
     double bandwidth;

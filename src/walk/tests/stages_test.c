@@ -249,6 +249,54 @@ static void no_schedule_deadlocks(void **state)
     }
 }
 
+/* Time of a step whose kernels take so much longer in even and in odd turns. *idle: of all stages */
+static double with_phases(const struct mesh *m, double even, double odd, double *idle)
+{
+    struct sw_clock_rank stages[MOST_STAGES];
+    struct sw_speeds speeds[MOST_STAGES];
+    const struct sw_speeds *all[MOST_STAGES];
+    double *phases[MOST_STAGES], seconds = 0;
+    bool unknown[SW_LOAD_COUNT];
+    open_stages(m, stages);
+    for (int s = 0; s < m->pipe; s++) {
+        const struct sw_step *step = &stages[s].plan->step;
+        phases[s] = calloc((size_t)step->n_phases, sizeof **phases);
+        for (int32_t i = 0; i < step->n_phases; i++) {
+            phases[s][i] = step->phases[i].turn % 4 < 2 ? even : odd;
+        }
+        speeds[s] = speeds_of(1e15, 0);
+        speeds[s].phases = phases[s];
+        all[s] = &speeds[s];
+    }
+    assert_int_equal(sw_speeds_stages(stages, all, m->pipe, unknown, &seconds), SW_OK);
+    *idle = 0;
+    for (int s = 0; s < m->pipe; s++) {
+        *idle += stages[s].idle / m->pipe;
+        free(phases[s]);
+    }
+    close_ranks(stages, m->pipe);
+    return seconds;
+}
+
+/* Kernels that take twice as long in all phases double the step. If only some take longer, stages
+ * that wait for each other pay for it, though the kernels take as long in sum. */
+static void speed_may_change_by_phase(void **state)
+{
+    (void)state;
+    const struct mesh m = {2, 1, 4, 8, SW_STEP_1F1B, 1, 0};
+    const struct sw_speeds speeds = speeds_of(1e15, 0);
+    struct sw_clock_rank stages[MOST_STAGES];
+    double idle[3];
+    open_stages(&m, stages);
+    const double step = predict(stages, m.pipe, &speeds);
+    close_ranks(stages, m.pipe);
+    assert_true(fabs(with_phases(&m, 1, 1, &idle[0]) - step) < 1e-9 * step);
+    assert_true(fabs(with_phases(&m, 2, 2, &idle[1]) - 2 * step) < 1e-6 * step);
+    assert_true(fabs(idle[1] - idle[0]) < 1e-6);
+    assert_true(with_phases(&m, 1.5, 0.5, &idle[2]) > 1.02 * step);
+    assert_true(idle[2] > idle[0] + 0.02);
+}
+
 /* ---- memory ---- */
 
 /* Bytes of a message that is in flight. */
@@ -663,6 +711,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(one_rank_of_each_stage_stands_for_all),
     cmocka_unit_test(spans_tell_what_ran),
     cmocka_unit_test(no_schedule_deadlocks),
+    cmocka_unit_test(speed_may_change_by_phase),
     cmocka_unit_test(messages_share_no_byte_with_what_runs),
     cmocka_unit_test(weights_stay_where_they_are),
     cmocka_unit_test(phases_begin_with_weights_that_stay),
