@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "run/queues.h"
 #include "run/swap.h"
@@ -30,7 +31,7 @@ struct measuring {
     struct sw_speeds *speeds; /* results of the first rank */
     bool has[SW_LOAD_COUNT];  /* there is such work, and its rate is not given */
     bool exchanges;           /* also at a given rate: handing over, copies and sums take time */
-    bool adds_activations;
+    bool adds_activations, messages;
     enum sw_dtype grads, activations; /* dtypes of what is added */
 };
 
@@ -323,6 +324,14 @@ close:
 
 /* ---- exchanges ---- */
 
+/* Processor time of this thread. */
+static double thread_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 struct slices {
     char *own, *all; /* [room] what is sent; what arrives from all ranks */
     float *sum;      /* [2 room] */
@@ -385,12 +394,42 @@ static sw_status time_exchanges(struct slices *s, sw_comm *comm, enum sw_curve k
     return SW_OK;
 }
 
-/* Measures exchanges on one rank. Rank 0 stores the curves for all. */
+/* Measures messages of ascending sizes from each rank with an even number to the next one. Each
+ * side has its own processor time: threads of one process leave the copying to the receiver. */
+static sw_status time_messages(struct slices *s, sw_comm *comm, struct sw_rate_curve *curve)
+{
+    enum { LEAST = 8, MOST = 200 };
+    const int rank = sw_comm_rank(comm), peer = rank ^ 1;
+    const bool sends = rank % 2 == 0;
+    for (int k = 0; k < SW_CURVE_POINTS && peer < sw_comm_size(comm); k++) {
+        const size_t bytes = (size_t)sizes[k];
+        const int64_t n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
+        double begin = 0, processor = 0;
+        for (int64_t i = -1; i < n; i++) { /* the first one lets both sides begin together */
+            s->at = s->at + bytes > s->room ? 0 : s->at;
+            SW_TRY(sends ? sw_comm_send(comm, peer, s->own + s->at, bytes, "a measurement")
+                         : sw_comm_receive(comm, peer, s->all + s->at, bytes, "a measurement"));
+            s->at += bytes;
+            begin = i < 0 ? sw_now_s() : begin;
+            processor = i < 0 ? thread_s() : processor;
+        }
+        const double seconds = sw_now_s() - begin;
+        curve->at[curve->n++] = (struct sw_rate_point){
+            sizes[k],
+            {.seconds = seconds / (double)n, .cores = (thread_s() - processor) / seconds}};
+    }
+    make_ascending(curve);
+    return SW_OK;
+}
+
+/* Measures exchanges on one rank. Rank 0 stores the curves for all; that of a receiver is rank
+ * 1's. */
 static sw_status exchange_rank(void *ctx, sw_comm *comm)
 {
     const struct measuring *m = ctx;
     const int size = sw_comm_size(comm);
     struct sw_speeds speeds = {0};
+    struct sw_rate_curve messages = {.n = 0};
     struct slices s = {.room = (size_t)(MOST_SLICES / size)};
     s.own = sw_alloc_zero("run", 1, s.room);
     s.all = sw_alloc_zero("run", 1, s.room);
@@ -402,9 +441,15 @@ static sw_status exchange_rank(void *ctx, sw_comm *comm)
     if (m->adds_activations) {
         SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_SUM, m->activations, &speeds));
     }
+    if (m->messages) {
+        SW_TRY_OR(close, time_messages(&s, comm, &messages));
+    }
+    if (sw_comm_rank(comm) < 2 && size > 1) {
+        m->speeds->curves[SW_CURVE_SEND + sw_comm_rank(comm)] = messages;
+    }
     if (sw_comm_rank(comm) == 0) {
         memcpy(&m->speeds->curves[SW_CURVE_GATHER], &speeds.curves[SW_CURVE_GATHER],
-               (SW_CURVE_COUNT - SW_CURVE_GATHER) * sizeof *speeds.curves);
+               (SW_CURVE_SEND - SW_CURVE_GATHER) * sizeof *speeds.curves);
         m->speeds->meeting = speeds.curves[SW_CURVE_GATHER].at[0].cost.seconds;
     }
 close:
@@ -686,6 +731,7 @@ static void find_wanted(struct measuring *m)
             instr->verb == SW_VERB_REDUCE_SCATTER || instr->verb == SW_VERB_ALL_REDUCE;
         m->adds_activations |= adds;
         m->activations = adds ? instr->exchange.dtype : m->activations;
+        m->messages |= instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV;
     }
 }
 

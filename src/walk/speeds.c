@@ -38,7 +38,8 @@ static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
 
 static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum sw_verb verb)
 {
-    /* The other exchanges only move bytes between ranks, as a gather does. */
+    /* The other exchanges only move bytes between ranks, as a gather does, and so do messages that
+     * are not measured. */
     static const enum sw_curve curves[] = {
         [SW_VERB_COPY_IN] = SW_CURVE_COPY_IN,    [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
         [SW_VERB_READ] = SW_CURVE_READ,          [SW_VERB_WRITE] = SW_CURVE_WRITE,
@@ -46,8 +47,10 @@ static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum
         [SW_VERB_MERGE] = SW_CURVE_GATHER,       [SW_VERB_ALL_GATHER] = SW_CURVE_GATHER,
         [SW_VERB_REDUCE_SCATTER] = SW_CURVE_SUM, [SW_VERB_ALL_TO_ALL] = SW_CURVE_GATHER,
         [SW_VERB_ALL_REDUCE] = SW_CURVE_SUM,     [SW_VERB_BROADCAST] = SW_CURVE_GATHER,
-        [SW_VERB_SEND] = SW_CURVE_GATHER,        [SW_VERB_RECV] = SW_CURVE_GATHER};
-    return &speeds->curves[curves[verb]];
+        [SW_VERB_SEND] = SW_CURVE_SEND,          [SW_VERB_RECV] = SW_CURVE_RECEIVE};
+    const bool is_message = verb == SW_VERB_SEND || verb == SW_VERB_RECV;
+    const struct sw_rate_curve *curve = &speeds->curves[curves[verb]];
+    return is_message && curve->n == 0 ? &speeds->curves[SW_CURVE_GATHER] : curve;
 }
 
 /* True if a transfer moves rows of a table one by one. *n: their number, *row: bytes of each; not
@@ -117,12 +120,13 @@ double sw_exchange_rate(const struct sw_plan *plan, const struct sw_instr *instr
 }
 
 /* Bytes of memory that an instruction reads and writes. A transfer reads and writes what it moves,
- * a disk one of both. */
+ * a disk one of both, and so does each side of a message. */
 static double memory_bytes(const struct sw_program *program, int32_t i)
 {
     const struct sw_instr *instr = &program->instrs[i];
     double sum = 0;
-    if (instr->verb == SW_VERB_READ || instr->verb == SW_VERB_WRITE) {
+    if (instr->verb == SW_VERB_READ || instr->verb == SW_VERB_WRITE ||
+        instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV) {
         return (double)instr->bytes;
     }
     if (instr->verb == SW_VERB_KERNEL) {

@@ -16,6 +16,8 @@ enum sw_curve {
     SW_CURVE_GATHER,
     SW_CURVE_REDUCE, /* and adding to an fp32 sum */
     SW_CURVE_SUM,    /* and adding and rounding, as for activations */
+    SW_CURVE_SEND,   /* a message, on the side of its sender */
+    SW_CURVE_RECEIVE,
     SW_CURVE_COUNT
 };
 enum { SW_CURVE_POINTS = 4 };

@@ -19,9 +19,10 @@ static void query(void *ctx, const struct sw_op_desc *desc, struct sw_kernel_inf
 
 /* Two equal blocks, a table with a row-sparse gradient, attention, and offloaded states. host:
  * updates states in host memory; NULL = the device does */
-static struct sw_plan *plan_of_ranks(struct sw_device *dev, struct sw_device *host,
-                                     enum sw_tier states, int ranks)
+static struct sw_plan *plan_on(struct sw_device *dev, struct sw_device *host, enum sw_tier states,
+                               struct sw_mesh mesh)
 {
+    static const int bounds[] = {0, 1, 2};
     static const char *const names[] = {"a", "b"};
     const struct sw_graph_options options = {
         .dtype = SW_BF16, .grad_dtype = SW_BF16, .training = true, .loss_chunk = 5};
@@ -55,7 +56,9 @@ static struct sw_plan *plan_of_ranks(struct sw_device *dev, struct sw_device *ho
                                                  .host = {host ? query : NULL, host},
                                                  .policy.host_updates = host != NULL,
                                                  .policy.micro_batches = 2,
-                                                 .mesh = sw_mesh_of_data(ranks),
+                                                 .mesh = mesh,
+                                                 .stage_blocks =
+                                                     mesh.size[SW_AXIS_PIPE] > 1 ? bounds : NULL,
                                                  .clip = 0.5,
                                                  .rule = &test_adam,
                                                  .policy.stage = 3,
@@ -69,6 +72,12 @@ static struct sw_plan *plan_of_ranks(struct sw_device *dev, struct sw_device *ho
         fail_msg("%s", sw_error_message());
     }
     return plan;
+}
+
+static struct sw_plan *plan_of_ranks(struct sw_device *dev, struct sw_device *host,
+                                     enum sw_tier states, int ranks)
+{
+    return plan_on(dev, host, states, sw_mesh_of_data(ranks));
 }
 
 static struct sw_plan *plan_of(struct sw_device *dev, struct sw_device *host, enum sw_tier states)
@@ -305,6 +314,33 @@ static void the_slowest_may_change(void **state)
     assert_true(sw_launches_mean(&launches, 10, 1) == 0);
 }
 
+/* Both sides of a message are measured if the plan has messages. */
+static void messages_are_measured(void **state)
+{
+    (void)state;
+    struct sw_device *devs[2] = {NULL, NULL};
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(sw_device_open("cpu", 1, &devs[r]), SW_OK);
+    }
+    struct sw_plan *plan =
+        plan_on(devs[0], NULL, SW_TIER_DEVICE, (struct sw_mesh){.size = {[SW_AXIS_PIPE] = 2}});
+    const struct sw_measure_options options = {.devices = devs, .n_devices = 2, .ranks = 2};
+    struct sw_speeds speeds = {.given.work = {0}};
+    assert_int_equal(sw_speeds_measure(plan, &options, &speeds), SW_OK);
+    for (int c = SW_CURVE_SEND; c <= SW_CURVE_RECEIVE; c++) {
+        const struct sw_rate_curve *curve = &speeds.curves[c];
+        assert_int_equal(curve->n, SW_CURVE_POINTS);
+        for (int k = 0; k < curve->n; k++) {
+            assert_true(curve->at[k].cost.seconds > 0 && curve->at[k].cost.cores >= 0);
+            assert_true(k == 0 || curve->at[k].cost.seconds >= curve->at[k - 1].cost.seconds);
+        }
+    }
+    sw_speeds_close(&speeds);
+    sw_plan_close(plan);
+    sw_device_close(devs[0]);
+    sw_device_close(devs[1]);
+}
+
 /* Processors update in their own memory, beside a device whose memory they cannot reach. */
 static void updates_on_the_host_are_measured(void **state)
 {
@@ -381,6 +417,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(kernels_meet_ordinary_numbers),
     cmocka_unit_test(the_slowest_rank_counts),
     cmocka_unit_test(the_slowest_may_change),
+    cmocka_unit_test(messages_are_measured),
     cmocka_unit_test(updates_on_the_host_are_measured),
     cmocka_unit_test(what_is_given_is_not_measured),
 };

@@ -297,6 +297,44 @@ static void speed_may_change_by_phase(void **state)
     assert_true(idle[2] > idle[0] + 0.02);
 }
 
+/* Seconds and processors of the messages of one direction. */
+static struct sw_cost cost_of(const struct sw_plan *plan, const struct sw_speeds *speeds,
+                              enum sw_verb verb)
+{
+    const struct sw_program *program = &plan->programs[0];
+    struct sw_cost(*costs)[2] = calloc((size_t)program->n_instrs, sizeof *costs);
+    struct sw_cost cost = {0};
+    bool unknown[SW_LOAD_COUNT];
+    sw_speeds_costs(plan, speeds, unknown, costs);
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        cost = program->instrs[i].verb == verb ? costs[i][1] : cost;
+    }
+    free(costs);
+    return cost;
+}
+
+/* The two sides of a message have costs of their own; those that are not measured cost as much as
+ * a gather. */
+static void sides_of_a_message_have_their_own_costs(void **state)
+{
+    (void)state;
+    const struct mesh m = {2, 1, 2, 2, SW_STEP_1F1B, 1, 0};
+    struct sw_plan *plan = plan_of(&m, 0);
+    struct sw_speeds speeds = {.bandwidth = 1e9};
+    speeds.curves[SW_CURVE_GATHER] = (struct sw_rate_curve){1, {{1e9, {.seconds = 3, .cores = 1}}}};
+    assert_true(cost_of(plan, &speeds, SW_VERB_SEND).seconds == 3);
+    assert_true(cost_of(plan, &speeds, SW_VERB_RECV).cores == 1);
+    speeds.curves[SW_CURVE_SEND] =
+        (struct sw_rate_curve){1, {{1e9, {.seconds = 1, .cores = 0.25}}}};
+    speeds.curves[SW_CURVE_RECEIVE] = (struct sw_rate_curve){1, {{1e9, {.seconds = 2}}}};
+    const struct sw_cost sent = cost_of(plan, &speeds, SW_VERB_SEND);
+    const struct sw_cost received = cost_of(plan, &speeds, SW_VERB_RECV);
+    assert_true(sent.seconds == 1 && sent.cores == 0.25);
+    assert_true(received.seconds == 2 && received.cores == 0);
+    assert_true(sent.bandwidth > 0 && fabs(sent.bandwidth - 2 * received.bandwidth) < 1e-12);
+    sw_plan_close(plan);
+}
+
 /* ---- memory ---- */
 
 /* Bytes of a message that is in flight. */
@@ -712,6 +750,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(spans_tell_what_ran),
     cmocka_unit_test(no_schedule_deadlocks),
     cmocka_unit_test(speed_may_change_by_phase),
+    cmocka_unit_test(sides_of_a_message_have_their_own_costs),
     cmocka_unit_test(messages_share_no_byte_with_what_runs),
     cmocka_unit_test(weights_stay_where_they_are),
     cmocka_unit_test(phases_begin_with_weights_that_stay),
