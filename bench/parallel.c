@@ -11,11 +11,11 @@
 // --micro-batches runs that number alone: 2, 4, 8 or 16; 0 = all.
 //
 // The wire is simulated: a message also takes its time on a wire of that speed, asleep. The clock
-// has the rate of the wire, and the times of the kernels of each stage in the same step: the mean of
-// each kernel, and how much longer those of each phase took. On a shared machine the speed of each
-// processor changes for tens of milliseconds, and stages that wait for each other pay for it. All
-// else is measured as for `plan --predict`. "bound" is 1.05 + m / (f + b), the most that a wire may cost if a message (m)
-// is shorter than a forward (f); b is a backward.
+// has the rate of the wire, and the times of the kernels of each stage in the same step: the mean
+// of each kernel, and how much longer those of each phase took. On a shared machine the speed of
+// each processor changes for tens of milliseconds, and stages that wait for each other pay for it.
+// All else is measured as for `plan --predict`. "bound" is 1.05 + m / (f + b), the most that a wire
+// may cost if a message (m) is shorter than a forward (f); b is a backward.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

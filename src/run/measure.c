@@ -31,7 +31,7 @@ struct measuring {
     struct sw_speeds *speeds; /* results of the first rank */
     bool has[SW_LOAD_COUNT];  /* there is such work, and its rate is not given */
     bool exchanges;           /* also at a given rate: handing over, copies and sums take time */
-    bool adds_activations, messages;
+    bool moves_activations, adds_activations, messages;
     enum sw_dtype grads, activations; /* dtypes of what is added */
 };
 
@@ -333,6 +333,8 @@ static double thread_s(void)
 }
 
 struct slices {
+    struct sw_device *dev; /* it adds; NULL = the host does */
+    struct sw_stream_queue *on;
     char *own, *all; /* [room] what is sent; what arrives from all ranks */
     float *sum;      /* [2 room] */
     size_t room, at; /* size, and next place to use: what a step exchanges is in no cache */
@@ -340,27 +342,65 @@ struct slices {
     enum sw_dtype dtype; /* of what is added */
 };
 
-/* Exchanges as the executor does on the host: see collectives.c and activations.c. */
+/* Takes the next place for so many bytes. A kernel has just written those of activations. */
+static void take_place(struct slices *s, size_t bytes)
+{
+    s->at = s->at + 2 * bytes > s->room ? 0 : s->at + bytes;
+    if (s->curve == SW_CURVE_MOVE || s->curve == SW_CURVE_SUM) {
+        memset(s->own + s->at, 1, bytes);
+    }
+}
+
+/* Adds what has arrived: gradients to a sum, activations to their rounded sum. */
+static sw_status add(struct slices *s, int64_t n, int n_slices)
+{
+    const bool rounds = s->curve == SW_CURVE_SUM;
+    const struct sw_slice_sum sum = {
+        .acc = rounds ? s->sum : s->sum + s->at / sizeof *s->sum,
+        .dtype = s->dtype,
+        .slices = s->all,
+        .n = n,
+        .n_slices = n_slices,
+        .fresh = rounds,
+        .rounded = rounds && s->dtype != SW_F32 ? s->own + s->at : NULL,
+    };
+    if (s->dev) {
+        SW_TRY(sw_device_add_slices(s->dev, s->on, &sum));
+        return s->dev->ops->stream_wait(s->dev, s->on);
+    }
+    sw_add_slices(sum.acc, sum.dtype, sum.slices, n, n_slices, sum.fresh);
+    if (sum.rounded) {
+        sw_convert(sum.dtype, sum.rounded, SW_F32, sum.acc, n);
+    }
+    return SW_OK;
+}
+
+/* Exchanges as the executor does on the host: see collectives.c and activations.c. What is added
+ * arrives in a workspace. */
 static sw_status exchange(struct slices *s, sw_comm *comm, size_t bytes)
 {
-    const size_t all = bytes * (size_t)sw_comm_size(comm);
-    s->at = s->at + all > s->room ? 0 : s->at;
-    const bool adds = s->curve != SW_CURVE_GATHER, rounds = s->curve == SW_CURVE_SUM;
+    const bool adds = s->curve == SW_CURVE_REDUCE || s->curve == SW_CURVE_SUM;
     const struct sw_comm_item item = {.op = adds ? SW_COMM_REDUCE_SCATTER : SW_COMM_ALL_GATHER,
                                       .src = s->own + s->at,
-                                      .dst = s->all + s->at,
+                                      .dst = s->all + (adds ? 0 : s->at),
                                       .slice_bytes = bytes,
                                       .what = "a measurement"};
     SW_TRY(sw_comm_run(comm, &item, 1));
-    if (adds) {
-        const int64_t n = (int64_t)(bytes / sw_dtype_bytes(s->dtype));
-        float *sum = s->sum + s->at / sizeof *s->sum;
-        sw_add_slices(sum, s->dtype, item.dst, n, sw_comm_size(comm), rounds);
-        if (rounds && s->dtype != SW_F32) {
-            sw_convert(s->dtype, s->own + s->at, SW_F32, sum, n);
-        }
+    return adds ? add(s, (int64_t)(bytes / sw_dtype_bytes(s->dtype)), sw_comm_size(comm)) : SW_OK;
+}
+
+/* Time of n exchanges; without: of what comes before each of them. */
+static sw_status time_some(struct slices *s, sw_comm *comm, size_t bytes, int64_t n, bool without,
+                           struct sw_stopwatch *out)
+{
+    SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
+    const struct sw_stopwatch begin = sw_stopwatch_start();
+    for (int64_t i = 0; i < n; i++) { /* the same number on all ranks */
+        take_place(s, bytes * (size_t)sw_comm_size(comm));
+        SW_TRY(without ? SW_OK : exchange(s, comm, bytes));
     }
-    s->at += all;
+    const struct sw_stopwatch end = sw_stopwatch_start();
+    *out = (struct sw_stopwatch){end.wall - begin.wall, end.processor - begin.processor};
     return SW_OK;
 }
 
@@ -370,25 +410,27 @@ static sw_status time_exchanges(struct slices *s, sw_comm *comm, enum sw_curve k
 {
     enum { LEAST = 8, MOST = 200 };
     struct sw_rate_curve *curve = &speeds->curves[kind];
-    int64_t n = 0;
+    const int size = sw_comm_size(comm);
     s->curve = kind;
     s->dtype = dtype;
+    s->at = 0;
     curve->n = 0;
     for (int k = 0; k < SW_CURVE_POINTS; k++) {
         const size_t bytes = (size_t)sizes[k];
-        if (bytes * (size_t)sw_comm_size(comm) > s->room) {
+        struct sw_stopwatch with, without;
+        if (bytes * (size_t)size > s->room) {
             break;
         }
-        SW_TRY(exchange(s, comm, bytes));
-        n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
-        SW_TRY(sw_comm_barrier(comm, "a measurement begins"));
-        const struct sw_stopwatch begin = sw_stopwatch_start();
-        for (int64_t i = 0; i < n; i++) { /* the same number on all ranks */
-            SW_TRY(exchange(s, comm, bytes));
-        }
-        struct sw_cost cost = sw_stopwatch_cost(&begin, sw_comm_size(comm));
-        cost.seconds /= (double)n;
-        curve->at[curve->n++] = (struct sw_rate_point){sizes[k], cost};
+        const int64_t n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
+        SW_TRY(time_some(s, comm, bytes, 1, false, &with));
+        SW_TRY(time_some(s, comm, bytes, n, true, &without));
+        SW_TRY(time_some(s, comm, bytes, n, false, &with));
+        const double seconds = fmax(0, with.wall - without.wall),
+                     processor = fmax(0, with.processor - without.processor);
+        curve->at[curve->n++] =
+            (struct sw_rate_point){sizes[k],
+                                   {.seconds = seconds / (double)n,
+                                    .cores = seconds > 0 ? processor / seconds / size : 0}};
     }
     make_ascending(curve);
     return SW_OK;
@@ -422,6 +464,37 @@ static sw_status time_messages(struct slices *s, sw_comm *comm, struct sw_rate_c
     return SW_OK;
 }
 
+/* Memory for exchanges; sums are made by the rank's device if it reaches that memory. */
+static sw_status open_slices(const struct measuring *m, int rank, struct slices *s)
+{
+    const struct sw_measure_options *o = m->options;
+    struct sw_device *dev = o ? o->devices[rank % o->n_devices] : NULL;
+    if (dev && (dev->caps & SW_DEVICE_HOST_VISIBLE)) {
+        SW_TRY(dev->ops->stream_open(dev, &s->on));
+        s->dev = dev;
+    }
+    s->own = sw_alloc("run", s->room);
+    s->all = sw_alloc("run", s->room);
+    s->sum = sw_alloc("run", 2 * s->room); /* four bytes of sum for two bytes that are sent */
+    if (!s->own || !s->all || !s->sum) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for slices");
+    }
+    memset(s->own, 1, s->room); /* untouched memory would be one page of zeros, in every cache */
+    memset(s->all, 1, s->room);
+    memset(s->sum, 1, 2 * s->room);
+    return SW_OK;
+}
+
+static void close_slices(struct slices *s)
+{
+    sw_free(s->own);
+    sw_free(s->all);
+    sw_free(s->sum);
+    if (s->dev) {
+        s->dev->ops->stream_close(s->dev, s->on);
+    }
+}
+
 /* Measures exchanges on one rank. Rank 0 stores the curves for all; that of a receiver is rank
  * 1's. */
 static sw_status exchange_rank(void *ctx, sw_comm *comm)
@@ -431,13 +504,13 @@ static sw_status exchange_rank(void *ctx, sw_comm *comm)
     struct sw_speeds speeds = {0};
     struct sw_rate_curve messages = {.n = 0};
     struct slices s = {.room = (size_t)(MOST_SLICES / size)};
-    s.own = sw_alloc_zero("run", 1, s.room);
-    s.all = sw_alloc_zero("run", 1, s.room);
-    s.sum = sw_alloc_zero("run", 2, s.room); /* four bytes of sum for two bytes that are sent */
-    sw_status st =
-        s.own && s.all && s.sum ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for slices");
+    sw_status st;
+    SW_TRY_OR(close, open_slices(m, sw_comm_rank(comm), &s));
     SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_GATHER, SW_F32, &speeds));
     SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_REDUCE, m->grads, &speeds));
+    if (m->moves_activations) {
+        SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_MOVE, SW_F32, &speeds));
+    }
     if (m->adds_activations) {
         SW_TRY_OR(close, time_exchanges(&s, comm, SW_CURVE_SUM, m->activations, &speeds));
     }
@@ -453,9 +526,7 @@ static sw_status exchange_rank(void *ctx, sw_comm *comm)
         m->speeds->meeting = speeds.curves[SW_CURVE_GATHER].at[0].cost.seconds;
     }
 close:
-    sw_free(s.own);
-    sw_free(s.all);
-    sw_free(s.sum);
+    close_slices(&s);
     return st;
 }
 
@@ -730,6 +801,8 @@ static void find_wanted(struct measuring *m)
         const bool adds =
             instr->verb == SW_VERB_REDUCE_SCATTER || instr->verb == SW_VERB_ALL_REDUCE;
         m->adds_activations |= adds;
+        m->moves_activations |=
+            instr->verb >= SW_VERB_ALL_GATHER && instr->verb <= SW_VERB_BROADCAST;
         m->activations = adds ? instr->exchange.dtype : m->activations;
         m->messages |= instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV;
     }

@@ -36,21 +36,21 @@ static struct sw_cost cost_at(const struct sw_rate_curve *curve, double bytes)
     return cost;
 }
 
+/* Exchanges that only move bytes do so as a gather does, if they are not measured. */
 static const struct sw_rate_curve *curve_of(const struct sw_speeds *speeds, enum sw_verb verb)
 {
-    /* The other exchanges only move bytes between ranks, as a gather does, and so do messages that
-     * are not measured. */
     static const enum sw_curve curves[] = {
         [SW_VERB_COPY_IN] = SW_CURVE_COPY_IN,    [SW_VERB_COPY_OUT] = SW_CURVE_COPY_OUT,
         [SW_VERB_READ] = SW_CURVE_READ,          [SW_VERB_WRITE] = SW_CURVE_WRITE,
         [SW_VERB_REDUCE] = SW_CURVE_REDUCE,      [SW_VERB_GATHER] = SW_CURVE_GATHER,
-        [SW_VERB_MERGE] = SW_CURVE_GATHER,       [SW_VERB_ALL_GATHER] = SW_CURVE_GATHER,
-        [SW_VERB_REDUCE_SCATTER] = SW_CURVE_SUM, [SW_VERB_ALL_TO_ALL] = SW_CURVE_GATHER,
-        [SW_VERB_ALL_REDUCE] = SW_CURVE_SUM,     [SW_VERB_BROADCAST] = SW_CURVE_GATHER,
+        [SW_VERB_MERGE] = SW_CURVE_GATHER,       [SW_VERB_ALL_GATHER] = SW_CURVE_MOVE,
+        [SW_VERB_REDUCE_SCATTER] = SW_CURVE_SUM, [SW_VERB_ALL_TO_ALL] = SW_CURVE_MOVE,
+        [SW_VERB_ALL_REDUCE] = SW_CURVE_SUM,     [SW_VERB_BROADCAST] = SW_CURVE_MOVE,
         [SW_VERB_SEND] = SW_CURVE_SEND,          [SW_VERB_RECV] = SW_CURVE_RECEIVE};
-    const bool is_message = verb == SW_VERB_SEND || verb == SW_VERB_RECV;
-    const struct sw_rate_curve *curve = &speeds->curves[curves[verb]];
-    return is_message && curve->n == 0 ? &speeds->curves[SW_CURVE_GATHER] : curve;
+    const enum sw_curve curve = curves[verb];
+    const bool moves =
+        curve == SW_CURVE_MOVE || curve == SW_CURVE_SEND || curve == SW_CURVE_RECEIVE;
+    return &speeds->curves[moves && speeds->curves[curve].n == 0 ? SW_CURVE_GATHER : curve];
 }
 
 /* True if a transfer moves rows of a table one by one. *n: their number, *row: bytes of each; not
@@ -86,17 +86,17 @@ static struct sw_cost measured(const struct sw_speeds *speeds, const struct sw_p
     }
     struct sw_cost cost = cost_at(curve, bytes);
     if (instr->verb == SW_VERB_ALL_REDUCE) { /* the sums return */
-        cost.seconds += cost_at(&speeds->curves[SW_CURVE_GATHER], bytes).seconds;
+        cost.seconds += cost_at(curve_of(speeds, SW_VERB_ALL_GATHER), bytes).seconds;
     }
     return cost;
 }
 
 static bool is_measured(const struct sw_speeds *speeds, const struct sw_instr *instr)
 {
-    return instr->verb == SW_VERB_KERNEL
-               ? speeds->kernels != NULL
-               : curve_of(speeds, instr->verb)->n > 0 &&
-                     (instr->verb != SW_VERB_ALL_REDUCE || speeds->curves[SW_CURVE_GATHER].n > 0);
+    return instr->verb == SW_VERB_KERNEL ? speeds->kernels != NULL
+                                         : curve_of(speeds, instr->verb)->n > 0 &&
+                                               (instr->verb != SW_VERB_ALL_REDUCE ||
+                                                curve_of(speeds, SW_VERB_ALL_GATHER)->n > 0);
 }
 
 static int node_of(const struct sw_machine_rates *rates, int rank)

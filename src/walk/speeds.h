@@ -15,7 +15,8 @@ enum sw_curve {
     SW_CURVE_ROW, /* one row of many small scattered reads */
     SW_CURVE_GATHER,
     SW_CURVE_REDUCE, /* and adding to an fp32 sum */
-    SW_CURVE_SUM,    /* and adding and rounding, as for activations */
+    SW_CURVE_MOVE,   /* gathering activations, which a kernel has just written */
+    SW_CURVE_SUM,    /* and adding and rounding them */
     SW_CURVE_SEND,   /* a message, on the side of its sender */
     SW_CURVE_RECEIVE,
     SW_CURVE_COUNT

@@ -249,7 +249,7 @@ static void no_schedule_deadlocks(void **state)
     }
 }
 
-/* Time of a step whose kernels take so much longer in even and in odd turns. *idle: of all stages */
+/* Time of a step whose kernels take so much longer in even and in odd turns. *idle: mean share */
 static double with_phases(const struct mesh *m, double even, double odd, double *idle)
 {
     struct sw_clock_rank stages[MOST_STAGES];
