@@ -7,7 +7,11 @@
 // Under clipping, what an update within forward needs of the disk is read ahead across steps, too:
 // the reads with which a forward begins come once more in the last backward, where its own loads
 // leave room. The first forward of the next step leaves them out, unless something has come
-// between. Stores of an update within forward lag (lag.c), by at most half of that limit.
+// between.
+//
+// Stores of an update within forward lag (lag.c). They get what the loads that are left in forward
+// do not need of the limit, at least half of it, so that forward ends with as many as possible.
+// Backward writes these first, and then reads for the next step, in the same memory (waits.c).
 #include <string.h>
 
 #include "plan/private.h"
@@ -40,6 +44,13 @@ struct pass {
     bool *emitted;  /* [n_instrs] */
     size_t *unread; /* [n_values] by root, bytes that are loaded and not read */
     struct sw_lag lag;
+    bool lags;           /* some stores may lag */
+    size_t forward_left; /* bytes of loads that forward has still to issue */
+    size_t lagging;      /* bytes of stores that may lag, issued since it has none */
+    size_t update_bytes; /* of loads for an update at the end of the step, at most `room` */
+    size_t later;        /* bytes that forward loads for backward */
+    /* FLOPs of forward and backward that are to come: now, and when forward had issued its loads */
+    double work_left, work;
     struct across *across; /* [n_across], of which n_again come once more */
     int32_t n_across, n_again;
     size_t across_bytes;
@@ -119,6 +130,22 @@ static bool is_for_good(const struct sw_ir *ir, const struct sw_ir_op *load)
     return ir->values[sw_ir_root(ir, load->out[0])].role == SW_ROLE_PARAM;
 }
 
+/* True for a load of forward that needs room. */
+static bool is_of_forward(const struct pass *p, int32_t i)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    return op->move == SW_MOVE_LOAD && op->loop == 0 && !is_for_good(p->ir, op) &&
+           p->program->instrs[i].segment == SW_SEGMENT_FORWARD;
+}
+
+/* FLOPs of an instruction of forward or backward. */
+static double work_of(const struct pass *p, int32_t i)
+{
+    return p->program->instrs[i].segment <= SW_SEGMENT_BACKWARD
+               ? (double)sw_ir_flops(p->ir, op_of(p, i))
+               : 0;
+}
+
 /* True if the step before may read it: parameters and states of an update within forward. */
 static bool may_be_read_before(const struct pass *p, int32_t i)
 {
@@ -143,6 +170,22 @@ static void note_across(struct pass *p, int32_t i)
     }
 }
 
+/* Notes that instruction i is emitted in a segment: what forward has still to load, and what
+ * follows once it has not. */
+static void note_work(struct pass *p, int32_t i, enum sw_segment segment)
+{
+    const struct sw_ir_op *op = op_of(p, i);
+    const size_t bytes = sw_ir_is_transfer(op) ? sw_transfer_bytes(p->ir, op) : 0;
+    const bool is_later = p->program->instrs[i].segment > segment;
+    p->later += op->move == SW_MOVE_LOAD && segment == SW_SEGMENT_FORWARD && is_later ? bytes : 0;
+    p->lagging += p->lag.may[i] && p->forward_left == 0 ? bytes : 0;
+    if (is_of_forward(p, i)) {
+        p->forward_left -= bytes;
+        p->work = p->work_left;
+    }
+    p->work_left -= work_of(p, i);
+}
+
 /* Emits instruction i before instruction `at`, or in its own place if at = i. SKIP is known once
  * the norm is. */
 static void emit(struct pass *p, int32_t i, int32_t at)
@@ -162,6 +205,7 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     };
     p->finished = p->finished || sw_ir_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
+    note_work(p, i, segment);
     if (op->move == SW_MOVE_LOAD && op->loop == 0 && !is_for_good(p->ir, op)) {
         const size_t bytes = sw_transfer_bytes(p->ir, op);
         p->unread[sw_ir_root(p->ir, op->out[0])] = bytes;
@@ -190,13 +234,35 @@ static bool stays(const struct pass *p, int32_t load, int32_t at)
     return p->is_stage && a->segment < SW_SEGMENT_UPDATE && sw_instr_key(a) != sw_instr_key(b);
 }
 
+/* True once there was the time to write what lags: its share of what the disk does besides the
+ * loads of backward itself. */
+static bool has_written(const struct pass *p)
+{
+    const double lagging = (double)p->lagging, next = (double)(p->across_bytes + p->update_bytes);
+    return (p->work - p->work_left) * (lagging + next) >= p->work * lagging;
+}
+
+/* True if load `load` has room before instruction i. Until forward ends, stores that lag leave a
+ * quarter to loads of backward. Until they are written, both together have 5/4 of it. */
+static bool has_room(const struct pass *p, int32_t load, int32_t i)
+{
+    const size_t bytes = sw_transfer_bytes(p->ir, op_of(p, load)), room = p->room;
+    const enum sw_segment at = p->program->instrs[i].segment;
+    if (p->lags && at == SW_SEGMENT_FORWARD && p->program->instrs[load].segment > at) {
+        return p->later + bytes <= room / 4;
+    }
+    const bool waits = p->lags && at == SW_SEGMENT_BACKWARD && !has_written(p);
+    const size_t lagging = waits && p->lagging > room / 4 ? p->lagging - room / 4 : 0;
+    return p->ahead + p->lag.bytes + lagging + bytes <= room;
+}
+
 /* In the last backward, if the loads of this step leave room: adds reads for the next one before
  * instruction i. */
 static void read_for_next(struct pass *p, int32_t i)
 {
     const int32_t backward = p->program->segment_first[SW_SEGMENT_BACKWARD];
     const int32_t end = p->program->segment_first[SW_SEGMENT_BACKWARD + 1];
-    while (i > backward && i < end && p->n_again < p->n_across &&
+    while (i > backward && i < end && has_written(p) && p->n_again < p->n_across &&
            p->ahead + p->across[p->n_again].bytes <= p->room) {
         p->across[p->n_again].at = p->n_out;
         p->ahead += p->across[p->n_again++].bytes;
@@ -212,10 +278,23 @@ static void release(struct pass *p, size_t most)
     }
 }
 
+/* Bytes of stores that may wait. None waits once forward has issued its loads: the disk is free. */
+static size_t most_lagging(const struct pass *p)
+{
+    const size_t loads = p->forward_left < p->room / 2 ? p->forward_left : p->room / 2;
+    return loads > 0 ? p->room - loads : 0;
+}
+
+/* True for a load that others may pass: it waits for its router, or it reads rows of a table that
+ * an update within forward stores. */
+static bool may_be_passed(const struct pass *p, const struct sw_ir_op *load)
+{
+    return sw_ir_waits_for_router(load) || (p->lags && sw_ir_moves_rows(load));
+}
+
 /* Before each instruction, emits the loads that may be ahead of it, in their order, until room is
  * short or one must stay behind it. None moves into a batch or a loop, or before what a phase
- * receives. Other loads may pass one that waits for its router, and the next instruction looks at
- * it again. */
+ * receives. Where other loads pass one, the next instruction looks at it again. */
 static void order(struct pass *p)
 {
     enum { MOST_PASSED = 1024 };
@@ -228,10 +307,11 @@ static void order(struct pass *p)
         }
         const bool inside =
             sw_instr_is_inside(instr) || is_inside(p, i) || op_of(p, i)->move == SW_MOVE_RECV;
-        const bool ends = !inside && sw_lag_ends(&p->lag, i);
-        release(p, ends ? 0 : p->room / 2);
+        if (!inside) {
+            release(p, sw_lag_ends(&p->lag, i) ? 0 : most_lagging(p));
+        }
         bool full = false;                 /* a load of this step has no room */
-        int32_t passed = -1, n_passed = 0; /* the first load that waits for a router, and all */
+        int32_t passed = -1, n_passed = 0; /* the first load that others pass, and all */
         for (next = next > i ? next : i; !inside && next < end; next++) {
             const struct sw_ir_op *op = op_of(p, next);
             if (op->move != SW_MOVE_LOAD || op->loop > 0 || p->emitted[next]) {
@@ -240,12 +320,12 @@ static void order(struct pass *p)
             if (next != i && p->behind[next] >= i && is_for_good(p->ir, op)) {
                 continue; /* other loads may pass results of the host that are not ready */
             }
-            if (next != i && p->behind[next] >= i && sw_ir_waits_for_router(op) &&
+            if (next != i && p->behind[next] >= i && may_be_passed(p, op) &&
                 ++n_passed <= MOST_PASSED) {
                 passed = passed < 0 ? next : passed;
                 continue;
             }
-            full = p->ahead + p->lag.bytes + sw_transfer_bytes(p->ir, op) > p->room;
+            full = !has_room(p, next, i);
             if (next != i && (full || stays(p, next, i) || p->behind[next] >= i)) {
                 break;
             }
@@ -260,6 +340,21 @@ static void order(struct pass *p)
         }
     }
     release(p, 0);
+}
+
+/* Finds whether stores may lag, and sums what decides how many and for how long. */
+static void sum_up(struct pass *p)
+{
+    for (int32_t i = 0; i < p->program->n_instrs; i++) {
+        const bool loads = op_of(p, i)->move == SW_MOVE_LOAD;
+        const size_t bytes = loads ? sw_transfer_bytes(p->ir, op_of(p, i)) : 0;
+        const bool updates = p->program->instrs[i].segment == SW_SEGMENT_UPDATE;
+        p->lags |= p->lag.may[i];
+        p->forward_left += is_of_forward(p, i) ? bytes : 0;
+        p->update_bytes += updates ? bytes : 0;
+        p->work_left += work_of(p, i);
+    }
+    p->update_bytes = p->update_bytes < p->room ? p->update_bytes : p->room;
 }
 
 /* Permutes in place, cycle by cycle, since a copy of all instructions would be large. */
@@ -342,6 +437,7 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     sw_status st = sw_lag_open(&p.lag, program, cells, p.is_stage);
     bool good = st >= 0 && p.out && p.emitted && p.unread && p.behind && p.across && find_order(&p);
     if (good) {
+        sum_up(&p);
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
         install(&p);

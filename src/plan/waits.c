@@ -22,7 +22,10 @@ struct pass {
     /* by queue, the first store that is not known to be complete */
     int32_t store_tail[SW_QUEUE_COUNT];
     size_t store_bytes[SW_QUEUE_COUNT];
-    int32_t tail; /* of forward, see find_tail */
+    int32_t
+        tail; /* of forward, see find_tail; none in a stage, whose phases end when all is stored */
+    int32_t lagged; /* the latest store that has waited until then; -1 = none */
+    int32_t turn;   /* see find_turn; -1 = none */
     /* by queue, the last instruction of the latest batch of reductions */
     int32_t reduced[SW_QUEUE_COUNT];
 };
@@ -110,8 +113,8 @@ static size_t under_way(const struct pass *p, int32_t i)
     return sw_transfer_bytes(p->ir, op) / pieces * (turns < pieces ? turns : pieces);
 }
 
-/* Stores that have waited until the end of forward (lag.c) are not bounded: computation goes on
- * with backward. */
+/* Stores that have waited until forward had no more loads (lag.c) are not bounded: computation goes
+ * on with backward. */
 static bool is_bounded(const struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
@@ -138,14 +141,30 @@ static void bound_stores(struct pass *p, int32_t i)
     }
 }
 
-/* The transfers at the end of forward, after its last kernel and exchange. */
+/* The end of forward, after the last of its own loads. */
 static int32_t find_tail(const struct pass *p)
 {
     int32_t i = p->program->segment_first[SW_SEGMENT_FORWARD + 1];
-    while (i > 0 && sw_ir_is_transfer(op_of(p, i - 1))) {
+    while (i > 0 && (op_of(p, i - 1)->move != SW_MOVE_LOAD ||
+                     sw_op_segment(op_of(p, i - 1)) != SW_SEGMENT_FORWARD)) {
         i--;
     }
     return i;
+}
+
+/* The last kernel before the first read for the next step. Before it, computation waits for the
+ * stores that have lagged, so that these reads may have their memory. prefetch.c issues them when
+ * that is likely to be done. */
+static int32_t find_turn(const struct pass *p)
+{
+    int32_t kernel = -1;
+    for (int32_t i = 0; i < p->program->n_instrs; i++) {
+        if (p->program->instrs[i].turn.for_next) {
+            return kernel;
+        }
+        kernel = p->program->instrs[i].queue == SW_QUEUE_COMPUTE ? i : kernel;
+    }
+    return -1;
 }
 
 /* True if `need` is known to be complete when an instruction of queue `on` is issued, without
@@ -206,11 +225,14 @@ static void choose_waits(struct pass *p, int32_t i)
     for (int32_t k = 1; k < instr->exchange.batch; k++) {
         find_needs(p, i + k, needs);
     }
+    need_instr(p, i == p->turn ? p->lagged : -1, needs);
     if (!instr->exchange.blocking && op->move == SW_MOVE_REDUCE) {
         instr->waits[instr->queue] = p->reduced[instr->queue];
         p->reduced[instr->queue] = i + instr->exchange.batch - 1;
     } else if (is_bounded(p, i)) {
         bound_stores(p, i);
+    } else if (op->move == SW_MOVE_STORE) {
+        p->lagged = i;
     }
     keep_needed(p, i, needs);
 }
@@ -249,7 +271,9 @@ static void run(struct pass *p, int32_t end)
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
         known[q] = p->reduced[q] = -1;
     }
-    p->tail = find_tail(p);
+    p->tail = is_stage ? INT32_MAX : find_tail(p);
+    p->lagged = -1;
+    p->turn = find_turn(p);
     memset(p->loaded, 0xff, (size_t)p->cells->n * sizeof *p->loaded);
     memset(p->stored, 0xff, (size_t)p->cells->n * sizeof *p->stored);
     for (int32_t i = 0; i < end; i++) {
