@@ -27,8 +27,9 @@ struct slot {
 
 /* A read of the beginning of forward, which the step before may do. */
 struct across {
-    int32_t slot; /* its index in the new order */
-    int32_t at;   /* the index before which it comes once more */
+    int32_t slot;  /* its index in the new order */
+    int32_t after; /* the last reader of what it has read in this step, in the old order */
+    int32_t at;    /* the index before which it comes once more */
     size_t bytes;
 };
 
@@ -57,6 +58,7 @@ struct pass {
     bool may_add; /* forward has begun with nothing but loads */
     /* [n_instrs] for loads: the latest instruction that it must not pass; -1 = none */
     int32_t *behind;
+    int32_t *last_read; /* [n_values] by root, the last instruction that reads it; -1 = none */
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
@@ -114,10 +116,15 @@ static bool find_order(const struct pass *p)
     if (good) {
         memset(w.stored, 0xff, n_cells * sizeof *w.stored);
         memset(w.last, 0xff, n_values * sizeof *w.last);
+        memset(p->last_read, 0xff, n_values * sizeof *p->last_read);
     }
     for (int32_t i = 0; good && i < p->program->n_instrs; i++) {
-        p->behind[i] = op_of(p, i)->move == SW_MOVE_LOAD ? find_behind(p, &w, i) : -1;
+        const struct sw_ir_op *op = op_of(p, i);
+        p->behind[i] = op->move == SW_MOVE_LOAD ? find_behind(p, &w, i) : -1;
         note_writes(p, &w, i);
+        for (int k = 0; k < op->n_in; k++) {
+            p->last_read[sw_ir_root(p->ir, op->in[k])] = i;
+        }
     }
     sw_free(w.stored);
     sw_free(w.last);
@@ -166,7 +173,10 @@ static void note_across(struct pass *p, int32_t i)
     const size_t bytes = sw_transfer_bytes(p->ir, op_of(p, i));
     if (p->across_bytes + bytes <= p->room) {
         p->across_bytes += bytes;
-        p->across[p->n_across++] = (struct across){.slot = p->n_out, .bytes = bytes};
+        p->across[p->n_across++] =
+            (struct across){.slot = p->n_out,
+                            .after = p->last_read[sw_ir_root(p->ir, op_of(p, i)->out[0])],
+                            .bytes = bytes};
     }
 }
 
@@ -257,13 +267,13 @@ static bool has_room(const struct pass *p, int32_t load, int32_t i)
 }
 
 /* In the last backward, if the loads of this step leave room: adds reads for the next one before
- * instruction i. */
+ * instruction i. Each follows the readers of what it overwrites. */
 static void read_for_next(struct pass *p, int32_t i)
 {
     const int32_t backward = p->program->segment_first[SW_SEGMENT_BACKWARD];
     const int32_t end = p->program->segment_first[SW_SEGMENT_BACKWARD + 1];
     while (i > backward && i < end && has_written(p) && p->n_again < p->n_across &&
-           p->ahead + p->across[p->n_again].bytes <= p->room) {
+           p->across[p->n_again].after < i && p->ahead + p->across[p->n_again].bytes <= p->room) {
         p->across[p->n_again].at = p->n_out;
         p->ahead += p->across[p->n_again++].bytes;
     }
@@ -432,10 +442,12 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     p.emitted = sw_alloc_zero("plan", n, sizeof *p.emitted);
     p.unread = sw_alloc_zero("plan", (size_t)program->ir->n_values + 1, sizeof *p.unread);
     p.behind = sw_alloc("plan", n * sizeof *p.behind);
+    p.last_read = sw_alloc("plan", ((size_t)program->ir->n_values + 1) * sizeof *p.last_read);
     p.across = sw_alloc("plan", n * sizeof *p.across);
     p.may_add = program->kind == SW_PROGRAM_TRAIN && sw_updates_in_forward(options) && !p.is_stage;
     sw_status st = sw_lag_open(&p.lag, program, cells, p.is_stage);
-    bool good = st >= 0 && p.out && p.emitted && p.unread && p.behind && p.across && find_order(&p);
+    bool good = st >= 0 && p.out && p.emitted && p.unread && p.behind && p.last_read && p.across &&
+                find_order(&p);
     if (good) {
         sum_up(&p);
         order(&p);
@@ -449,6 +461,7 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
     sw_free(p.emitted);
     sw_free(p.unread);
     sw_free(p.behind);
+    sw_free(p.last_read);
     sw_free(p.across);
     return st;
 }
