@@ -10,6 +10,7 @@
 # MODELS  rows, of gpt2 gpt2-long llama-153m bert-base t5-small vit-base mixtral (default: all but the last)
 # DTYPES  bf16 f32 (default: both)
 # ROUNDS  (default: 3), STEPS  timed steps of a round (default: 3)
+# CLIP    norm to which both programs clip gradients; 0 = they do not (default: 1)
 # WRAP    command that each measured program is started with (default: none)
 #
 # PyTorch runs T5 and ViT eagerly and compiles the others; a run that is not measured fills its compiler's cache.
@@ -20,7 +21,7 @@ here=$(dirname "$0")
 models=${MODELS:-gpt2 gpt2-long llama-153m bert-base t5-small vit-base}
 dtypes=${DTYPES:-bf16 f32}
 rounds=${ROUNDS:-3} steps=${STEPS:-3}
-wrap=${WRAP:-}
+wrap=${WRAP:-} clip=${CLIP:-1}
 results=$(mktemp) table=$(mktemp)
 trap 'rm -f "$results" "$table" "$table.page"' EXIT
 
@@ -44,14 +45,14 @@ row() {
 
 # shellcheck disable=SC2086
 our_step() {
-    line=$($wrap "$bench" --model "$ours" --batch "$batch" --seq-len "$tokens" --steps "$steps" --dtype "$dtype" |
-        grep step_s) || return 0
+    line=$($wrap "$bench" --model "$ours" --batch "$batch" --seq-len "$tokens" --steps "$steps" --dtype "$dtype" \
+        --set "gradient_clipping=$clip" | grep step_s) || return 0
     echo "$(printf '%s' "$line" | field step_s) $(printf '%s' "$line" | field peak_rss_bytes)"
 }
 
 # shellcheck disable=SC2086
 their_step() {
-    $1 "${PYTHON:-python3}" "$here/train_gpt2_pytorch.py" "$dtype" "$batch" "$tokens" "$2" $theirs |
+    $1 "${PYTHON:-python3}" "$here/train_gpt2_pytorch.py" "$dtype" "$batch" "$tokens" "$2" "clip=$clip" $theirs |
         sed -n 's/.*: \([0-9.]*\) s a step.*RSS \([0-9.]*\) GB/\1 \2e9/p'
 }
 

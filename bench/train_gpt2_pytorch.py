@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokens per second of the same training step as bench/train_gpt2.c, in PyTorch: GPT-2 (124M) of transformers, or the
-model of a config.json, or t5-small or vit-base, AdamW, gradients clipped to 1, no dropout. bf16: autocast over fp32 weights.
+model of a config.json, or t5-small or vit-base, AdamW, no dropout. bf16: autocast over fp32 weights. Gradients are clipped
+to the norm of "clip=", by default 1; 0 = not clipped.
 
-    python bench/train_gpt2_pytorch.py [f32|bf16] [B] [T] [steps] [compile] [FOLDER|t5-small|vit-base]
+    python bench/train_gpt2_pytorch.py [f32|bf16] [B] [T] [steps] [clip=1] [compile] [FOLDER|t5-small|vit-base]
 """
 import os
 import resource
@@ -16,6 +17,7 @@ from transformers import (AutoConfig, AutoModelForCausalLM, AutoModelForImageCla
 
 dtype, batch, tokens, steps = (sys.argv[1:5] + ["f32", "4", "64", "5"][len(sys.argv) - 1:])[:4]
 batch, tokens, steps = int(batch), int(tokens), int(steps)
+clip = next((float(a[5:]) for a in sys.argv if a.startswith("clip=")), 1.0)
 torch.set_num_threads(2)
 torch.manual_seed(1)
 folder = sys.argv[-1] if os.path.isdir(sys.argv[-1]) else None
@@ -40,7 +42,8 @@ def step():
     with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
         loss = forward(**inputs).loss
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    if clip > 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
     optimizer.step()
     optimizer.zero_grad()
     return loss.item()

@@ -312,9 +312,9 @@ SW_API sw_status sw_train_batch(sw_engine *engine, const struct sw_batch *micro_
  * sw_forward, sw_backward, sw_step - the same step in parts, as in DeepSpeed.
  *
  * For each of its micro-batches a rank calls sw_forward, then sw_backward; then it calls sw_step.
- * The last sw_backward already updates weights if states are offloaded and gradients are not
- * clipped. With two slots on disk the updated weights take effect in sw_step. Then, on several
- * ranks, a disk failure is reported by sw_step on all of them, and the losses before it are
+ * The last sw_backward may already update weights if gradients are not clipped (docs/zero.md, "When
+ * the update runs"). With two slots on disk the updated weights take effect in sw_step. Then, on
+ * several ranks, a disk failure is reported by sw_step on all of them, and the losses before it are
  * meaningless.
  *
  * out_loss     mean loss of this micro-batch; NULL = not needed

@@ -467,8 +467,8 @@ class Engine(Handle):
         return self.forward(batch)
 
     def backward(self, loss: Optional[float] = None) -> None:
-        """Adds the gradients of the micro-batch of the last forward. `loss` is accepted and
-        ignored."""
+        """Adds the gradients of the micro-batch of the last forward. Without clipping, the last one
+        of a step may already update weights. `loss` is accepted and ignored."""
         self._compute("sw_backward")
         self._n_backward += 1
 

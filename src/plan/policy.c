@@ -30,6 +30,14 @@ static bool may_reach_backward(const struct sw_plan_options *options)
     return options->rule && sw_stage_chunks(options) == 1;
 }
 
+/* True if an update in backward frees a gradient at once, and costs no time. Gradients of several
+ * rounds are in sums, and stages would exchange their losses in the middle of backward for nothing.
+ * Updated parameters that ranks gather would be sent block by block, not together. */
+static bool frees_gradients(const struct sw_plan_options *options)
+{
+    return sw_has_one_round(options) && (sw_zero_ranks(options) == 1 || options->policy.stage == 3);
+}
+
 /* An overflow is known only with the last gradient. If it may skip the step, earlier updates must
  * be undone. */
 bool sw_updates_in_backward(const struct sw_plan_options *options)
@@ -37,7 +45,7 @@ bool sw_updates_in_backward(const struct sw_plan_options *options)
     return may_reach_backward(options) && options->clip == 0 &&
            (!options->fp16 || options->policy.two_slots) &&
            (options->policy.states_tier != SW_TIER_DEVICE ||
-            options->policy.params_tier != SW_TIER_DEVICE);
+            options->policy.params_tier != SW_TIER_DEVICE || frees_gradients(options));
 }
 
 bool sw_may_update_late(const struct sw_plan_options *options, const char **why)

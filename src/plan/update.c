@@ -4,9 +4,10 @@
 // update of every trained parameter. Each use of a parameter is accumulated separately; at the
 // boundary the streams are added in forward order.
 //
-// If states are offloaded and nothing depends on all gradients, a block is updated within the
-// step's last backward, as soon as its own backward is done. Its parameters are on the device
-// anyway, its gradients leave at once, and its states travel during the backward of earlier blocks.
+// If nothing depends on all gradients, a block may be updated within the step's last backward, as
+// soon as its own backward is done (sw_updates_in_backward). Its parameters are on the device
+// anyway, and its gradients are freed or leave at once. Offloaded states travel during the backward
+// of earlier blocks.
 //
 // Under clipping, parameters that leave the device may be updated within the next forward instead
 // (late_update.c). Their gradients are kept in states until then.

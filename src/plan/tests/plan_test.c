@@ -673,6 +673,39 @@ static void updates_in_backward_leave_time_for_reductions(void **state)
     }
 }
 
+/* Without clipping, gradients are freed in backward even if nothing is offloaded. They are not if
+ * they are summed over rounds, or if ranks gather what is updated. */
+static void updates_free_gradients_in_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        int ranks, stage, micro_batches;
+        enum sw_step_schedule schedule;
+        bool frees;
+    } cases[] = {
+        {1, 0, 1, SW_STEP_HORIZONTAL, true},  {1, 0, 3, SW_STEP_HORIZONTAL, false},
+        {1, 0, 3, SW_STEP_VERTICAL, true},    {2, 0, 2, SW_STEP_HORIZONTAL, false},
+        {2, 2, 2, SW_STEP_HORIZONTAL, false}, {2, 3, 2, SW_STEP_HORIZONTAL, true},
+        {2, 3, 4, SW_STEP_HORIZONTAL, false},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        size_t bytes[2];
+        for (int clip = 0; clip < 2; clip++) {
+            struct sw_plan_options o = options();
+            o.clip = clip;
+            o.mesh = sw_mesh_of_data(cases[i].ranks);
+            o.policy.stage = cases[i].stage;
+            o.policy.micro_batches = cases[i].micro_batches;
+            o.policy.schedule = cases[i].schedule;
+            struct sw_plan *plan = plan_tower(8, &o);
+            bytes[clip] = plan->tier_bytes[SW_TIER_DEVICE];
+            assert_int_equal(plan->update.in_backward, !clip && cases[i].frees);
+            sw_plan_close(plan);
+        }
+        assert_true((bytes[0] < bytes[1]) == cases[i].frees);
+    }
+}
+
 /* The next forward updates a share of the parameters, spread over the model. The others are updated
  * at the end of the step, and keep gradients once. */
 static void the_next_forward_updates_a_share(void **state)
@@ -1321,6 +1354,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(late_updates_run_ahead_with_gathers),
     cmocka_unit_test(reads_run_ahead_across_steps),
     cmocka_unit_test(updates_in_backward_leave_time_for_reductions),
+    cmocka_unit_test(updates_free_gradients_in_memory),
     cmocka_unit_test(the_next_forward_updates_a_share),
     cmocka_unit_test(states_are_read_in_segments_before),
     cmocka_unit_test(first_terms_load_no_sum),
