@@ -7,6 +7,7 @@
 //         [--vocab 2048] [--dtype bf16] [--params nvme|cpu|none] [--block 1048576] [--depth 32]
 //         [--threads 0] [--tokens 0] [--ahead 536870912] [--only optimizer|step]
 //         [--clip 0|1] [--update end|next_forward] [--device BYTES --host BYTES]
+//         [--recompute none|blocks]
 //
 // First part: bytes per second read and written by the update of a step. The step is clipped, so
 // that the update is a separate part of it. fio's mixed reading and writing runs in turns with it,
@@ -33,7 +34,7 @@ enum { MAX_ROUNDS = 1000, SEQUENCES = 2, LEAST_TOKENS = 16, MOST_TOKENS = 4096 }
 #define GB 1e9
 
 struct args {
-    const char *path, *dtype, *params, *only, *update;
+    const char *path, *dtype, *params, *only, *update, *recompute;
     int64_t rounds, steps, layers, width, vocab, block, depth, threads, tokens, ahead, clip, device,
         host;
     char model[64];
@@ -46,15 +47,16 @@ static bool parse(int argc, char **argv, struct args *args)
         const char **text;
         int64_t *number;
     } options[] = {
-        {"--path", &args->path, NULL},     {"--dtype", &args->dtype, NULL},
-        {"--params", &args->params, NULL}, {"--only", &args->only, NULL},
-        {"--rounds", NULL, &args->rounds}, {"--steps", NULL, &args->steps},
-        {"--layers", NULL, &args->layers}, {"--width", NULL, &args->width},
-        {"--vocab", NULL, &args->vocab},   {"--block", NULL, &args->block},
-        {"--depth", NULL, &args->depth},   {"--threads", NULL, &args->threads},
-        {"--tokens", NULL, &args->tokens}, {"--ahead", NULL, &args->ahead},
-        {"--clip", NULL, &args->clip},     {"--device", NULL, &args->device},
-        {"--host", NULL, &args->host},     {"--update", &args->update, NULL},
+        {"--path", &args->path, NULL},           {"--dtype", &args->dtype, NULL},
+        {"--params", &args->params, NULL},       {"--only", &args->only, NULL},
+        {"--rounds", NULL, &args->rounds},       {"--steps", NULL, &args->steps},
+        {"--layers", NULL, &args->layers},       {"--width", NULL, &args->width},
+        {"--vocab", NULL, &args->vocab},         {"--block", NULL, &args->block},
+        {"--depth", NULL, &args->depth},         {"--threads", NULL, &args->threads},
+        {"--tokens", NULL, &args->tokens},       {"--ahead", NULL, &args->ahead},
+        {"--clip", NULL, &args->clip},           {"--device", NULL, &args->device},
+        {"--host", NULL, &args->host},           {"--update", &args->update, NULL},
+        {"--recompute", &args->recompute, NULL},
     };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t k = 0;
@@ -116,10 +118,11 @@ static sw_status open_way(const struct args *args, enum way way, int64_t tokens,
         "{\"enabled\": %s}, \"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
         "0.0001}}, \"zero_optimization\": {\"stage\": 3%s}, \"aio\": {\"block_size\": %lld, "
         "\"queue_depth\": %lld}, \"spillway\": {\"threads\": %lld, \"transfer_bytes\": %lld%s, "
-        "\"clipped_update\": \"%s\"}}",
+        "\"clipped_update\": \"%s\", \"recompute\": \"%s\"}}",
         SEQUENCES, update != NULL, strcmp(args->dtype, "bf16") == 0 ? "true" : "false", offload,
         (long long)args->block, (long long)args->depth, (long long)args->threads,
-        (long long)args->ahead, budgets, update && way != IN_MEMORY ? update : "end");
+        (long long)args->ahead, budgets, update && way != IN_MEMORY ? update : "end",
+        way != IN_MEMORY ? args->recompute : "none");
     const struct sw_engine_options options = {.config.text = config,
                                               .model.path = args->model,
                                               .inputs.seq_len = tokens,
@@ -500,6 +503,7 @@ int main(int argc, char **argv)
                         .params = "nvme",
                         .only = "",
                         .update = "end",
+                        .recompute = "none",
                         .rounds = 5,
                         .steps = 10,
                         .layers = 24,
@@ -514,7 +518,7 @@ int main(int argc, char **argv)
                 "[--width N] [--vocab N] [--dtype bf16|f32] [--params nvme|cpu|none] [--block "
                 "BYTES] [--depth N] [--threads N] [--tokens N] [--ahead BYTES] [--only "
                 "optimizer|step] [--clip 0|1] [--update end|next_forward] [--device BYTES "
-                "--host BYTES]\n");
+                "--host BYTES] [--recompute none|blocks]\n");
         return 2;
     }
     const sw_status st = bench(&args);
