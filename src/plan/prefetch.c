@@ -52,6 +52,7 @@ struct pass {
     size_t later;        /* bytes that forward loads for backward */
     /* FLOPs of forward and backward that are to come: now, and when forward had issued its loads */
     double work_left, work;
+    bool written;          /* before the latest kernel there was the time to write what lags */
     struct across *across; /* [n_across], of which n_again come once more */
     int32_t n_across, n_again;
     size_t across_bytes;
@@ -196,6 +197,14 @@ static void note_work(struct pass *p, int32_t i, enum sw_segment segment)
     p->work_left -= work_of(p, i);
 }
 
+/* True once there was the time to write what lags: its share of what the disk does besides the
+ * loads of backward itself. The kernel that comes next may wait for it. */
+static bool has_written(const struct pass *p)
+{
+    const double lagging = (double)p->lagging, next = (double)(p->across_bytes + p->update_bytes);
+    return (p->work - p->work_left) * (lagging + next) >= p->work * lagging;
+}
+
 /* Emits instruction i before instruction `at`, or in its own place if at = i. SKIP is known once
  * the norm is. */
 static void emit(struct pass *p, int32_t i, int32_t at)
@@ -215,6 +224,8 @@ static void emit(struct pass *p, int32_t i, int32_t at)
     };
     p->finished = p->finished || sw_ir_has(op, SW_TRAIT_SKIP);
     p->emitted[i] = true;
+    p->written = p->written || (segment == SW_SEGMENT_BACKWARD &&
+                                instr->queue == SW_QUEUE_COMPUTE && has_written(p));
     note_work(p, i, segment);
     if (op->move == SW_MOVE_LOAD && op->loop == 0 && !is_for_good(p->ir, op)) {
         const size_t bytes = sw_transfer_bytes(p->ir, op);
@@ -244,14 +255,6 @@ static bool stays(const struct pass *p, int32_t load, int32_t at)
     return p->is_stage && a->segment < SW_SEGMENT_UPDATE && sw_instr_key(a) != sw_instr_key(b);
 }
 
-/* True once there was the time to write what lags: its share of what the disk does besides the
- * loads of backward itself. */
-static bool has_written(const struct pass *p)
-{
-    const double lagging = (double)p->lagging, next = (double)(p->across_bytes + p->update_bytes);
-    return (p->work - p->work_left) * (lagging + next) >= p->work * lagging;
-}
-
 /* True if load `load` has room before instruction i. Until forward ends, stores that lag leave a
  * quarter to loads of backward. Until they are written, both together have 5/4 of it. */
 static bool has_room(const struct pass *p, int32_t load, int32_t i)
@@ -261,7 +264,7 @@ static bool has_room(const struct pass *p, int32_t load, int32_t i)
     if (p->lags && at == SW_SEGMENT_FORWARD && p->program->instrs[load].segment > at) {
         return p->later + bytes <= room / 4;
     }
-    const bool waits = p->lags && at == SW_SEGMENT_BACKWARD && !has_written(p);
+    const bool waits = p->lags && at == SW_SEGMENT_BACKWARD && !p->written;
     const size_t lagging = waits && p->lagging > room / 4 ? p->lagging - room / 4 : 0;
     return p->ahead + p->lag.bytes + lagging + bytes <= room;
 }
@@ -272,7 +275,7 @@ static void read_for_next(struct pass *p, int32_t i)
 {
     const int32_t backward = p->program->segment_first[SW_SEGMENT_BACKWARD];
     const int32_t end = p->program->segment_first[SW_SEGMENT_BACKWARD + 1];
-    while (i > backward && i < end && has_written(p) && p->n_again < p->n_across &&
+    while (i > backward && i < end && p->written && p->n_again < p->n_across &&
            p->across[p->n_again].after < i && p->ahead + p->across[p->n_again].bytes <= p->room) {
         p->across[p->n_again].at = p->n_out;
         p->ahead += p->across[p->n_again++].bytes;
@@ -450,6 +453,7 @@ sw_status sw_pass_prefetch(struct sw_program *program, const struct sw_cells *ce
                 find_order(&p);
     if (good) {
         sum_up(&p);
+        p.written = !p.lags;
         order(&p);
         SW_ASSERT(p.n_out == program->n_instrs);
         install(&p);
