@@ -5,9 +5,8 @@
 // that moves ahead of the point at which SKIP is known loses its predicate.
 //
 // Under clipping, what an update within forward needs of the disk is read ahead across steps, too:
-// the reads with which a forward begins come once more in the last backward, where its own loads
-// leave room. The first forward of the next step leaves them out, unless something has come
-// between.
+// the first reads of a forward come once more in the last backward, where its own loads leave room.
+// The first forward of the next step leaves them out, unless something has come between.
 //
 // Stores of an update within forward lag (lag.c). They get what the loads that are left in forward
 // do not need of the limit, at least half of it, so that forward ends with as many as possible.
@@ -25,7 +24,7 @@ struct slot {
     bool unless_skipped : 1, last_only : 1;
 };
 
-/* A read of the beginning of forward, which the step before may do. */
+/* A read of forward, which the step before may do. */
 struct across {
     int32_t slot;  /* its index in the new order */
     int32_t after; /* the last reader of what it has read in this step, in the old order */
@@ -56,7 +55,7 @@ struct pass {
     struct across *across; /* [n_across], of which n_again come once more */
     int32_t n_across, n_again;
     size_t across_bytes;
-    bool may_add; /* forward has begun with nothing but loads */
+    bool may_add; /* reads for the next step are wanted */
     /* [n_instrs] for loads: the latest instruction that it must not pass; -1 = none */
     int32_t *behind;
     int32_t *last_read; /* [n_values] by root, the last instruction that reads it; -1 = none */
@@ -154,25 +153,34 @@ static double work_of(const struct pass *p, int32_t i)
                : 0;
 }
 
-/* True if the step before may read it: parameters and states of an update within forward. */
+/* True if the step before may read it: parameters and states of an update within forward, which
+ * forward has not stored. */
 static bool may_be_read_before(const struct pass *p, int32_t i)
 {
     const struct sw_ir_op *op = op_of(p, i);
     const struct sw_ir_value *home = &p->ir->values[sw_ir_root(p->ir, op->in[0])];
     return op->loop == 0 && op->n_in == 1 && sw_ir_is_on_disk(p->ir, op->in[0]) &&
-           home->two_slots == SW_SLOTS_LATE && !sw_state_is_sum(home->state) &&
+           home->two_slots == SW_SLOTS_LATE && !sw_state_is_sum(home->state) && p->behind[i] < 0 &&
            !is_for_good(p->ir, op) && p->program->instrs[i].segment == SW_SEGMENT_FORWARD;
 }
 
-/* Notes a read with which forward begins, if there is room for it. */
+/* Bytes that may be read for the next step: about as many as stores that lag and loads of backward
+ * have when backward begins, since later there are none of these. */
+static size_t most_across(const struct pass *p)
+{
+    enum { MOST_MORE = 1 << 27 };
+    const size_t more = p->room / 4 < MOST_MORE ? p->room / 4 : MOST_MORE;
+    return p->room + (p->lags ? more : 0);
+}
+
+/* Notes a read of forward, if there is room for it. */
 static void note_across(struct pass *p, int32_t i)
 {
-    p->may_add = p->may_add && op_of(p, i)->move == SW_MOVE_LOAD;
     if (!p->may_add || !may_be_read_before(p, i)) {
         return;
     }
     const size_t bytes = sw_transfer_bytes(p->ir, op_of(p, i));
-    if (p->across_bytes + bytes <= p->room) {
+    if (p->across_bytes + bytes <= most_across(p)) {
         p->across_bytes += bytes;
         p->across[p->n_across++] =
             (struct across){.slot = p->n_out,
@@ -276,7 +284,8 @@ static void read_for_next(struct pass *p, int32_t i)
     const int32_t backward = p->program->segment_first[SW_SEGMENT_BACKWARD];
     const int32_t end = p->program->segment_first[SW_SEGMENT_BACKWARD + 1];
     while (i > backward && i < end && p->written && p->n_again < p->n_across &&
-           p->across[p->n_again].after < i && p->ahead + p->across[p->n_again].bytes <= p->room) {
+           p->across[p->n_again].after < i &&
+           p->ahead + p->across[p->n_again].bytes <= most_across(p)) {
         p->across[p->n_again].at = p->n_out;
         p->ahead += p->across[p->n_again++].bytes;
     }

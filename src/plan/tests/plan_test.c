@@ -547,8 +547,8 @@ static void late_updates_run_ahead_with_gathers(void **state)
     }
 }
 
-/* Counts the reads that the last backward does for the next step. Each is one with which forward
- * begins. *bytes: their sum */
+/* Counts the reads that the last backward does for the next step. Each is one of forward, which
+ * nothing there precedes. *bytes: their sum */
 static int reads_for_next(const struct sw_program *p, size_t *bytes)
 {
     int n = 0;
@@ -562,14 +562,14 @@ static int reads_for_next(const struct sw_program *p, size_t *bytes)
         n -= p->instrs[i].turn.from_last;
     }
     assert_int_equal(n, 0);
-    for (int32_t i = 0; i < p->n_instrs && p->instrs[i].queue != SW_QUEUE_COMPUTE; i++) {
+    for (int32_t i = 0; i < p->n_instrs; i++) {
         n += p->instrs[i].turn.from_last;
     }
     return n;
 }
 
-/* Forward finds what the step before has read, within transfer_bytes. A step moves as many bytes as
- * without. Damage is found. */
+/* Forward finds what the step before has read, within 5/4 of transfer_bytes. A step moves as many
+ * bytes as without. Damage is found. */
 static void reads_run_ahead_across_steps(void **state)
 {
     (void)state;
@@ -587,7 +587,8 @@ static void reads_run_ahead_across_steps(void **state)
         struct sw_plan *plan = plan_tower(4, &o);
         struct sw_program *p = &plan->programs[0];
         const int n = reads_for_next(p, &bytes);
-        assert_true(bytes <= rooms[k] && n >= before && (n > 0) == (k > 1));
+        assert_true(bytes <= rooms[k] + rooms[k] / 4 && n >= before &&
+                    (k > 1 ? n > before : n == 0 || k > 0));
         assert_int_equal(plan->step.phases[0].finds, n > 0);
         const struct sw_transfers moved = sw_plan_transfers(plan, 3);
         want = k == 0 ? moved : want;
