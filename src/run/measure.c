@@ -425,12 +425,11 @@ static sw_status time_exchanges(struct slices *s, sw_comm *comm, enum sw_curve k
         SW_TRY(time_some(s, comm, bytes, 1, false, &with));
         SW_TRY(time_some(s, comm, bytes, n, true, &without));
         SW_TRY(time_some(s, comm, bytes, n, false, &with));
-        const double seconds = fmax(0, with.wall - without.wall),
-                     processor = fmax(0, with.processor - without.processor);
-        curve->at[curve->n++] =
-            (struct sw_rate_point){sizes[k],
-                                   {.seconds = seconds / (double)n,
-                                    .cores = seconds > 0 ? processor / seconds / size : 0}};
+        const double seconds = fmax(0, with.wall - without.wall);
+        const double processor = fmax(0, with.processor - without.processor) / size;
+        curve->at[curve->n++] = (struct sw_rate_point){
+            sizes[k],
+            {.seconds = seconds / (double)n, .cores = fmin(1, processor / fmax(seconds, 1e-9))}};
     }
     make_ascending(curve);
     return SW_OK;
