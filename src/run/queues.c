@@ -177,7 +177,7 @@ static enum next next_of(const struct queue *q)
  * 10 ms. Other versions ignore that or refuse it, which changes nothing. */
 static void take_short_turns(void)
 {
-    struct { /* as struct sched_attr of linux/sched/types.h, in its first version */
+    struct { /* struct sched_attr of Linux, in its first version */
         uint32_t size, policy;
         uint64_t flags;
         int32_t nice;
