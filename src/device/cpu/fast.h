@@ -359,6 +359,8 @@ sw_status sw_cpu_product_open_dnnl(const struct cpu_device *dev, const struct cp
 sw_status sw_cpu_dnnl_has_room(void);
 /* Is oneDNN available, with a direct implementation of this dtype on this processor? */
 bool sw_cpu_dnnl_takes(const struct cpu_device *dev, enum sw_dtype dtype);
+/* Are large fp32 products of MATMUL own ones although oneDNN has them? */
+bool sw_cpu_owns_large_f32(const struct cpu_device *dev);
 /* Version and instruction set in use, "onednn-2.6.3:e7", or "". */
 void sw_cpu_dnnl_describe(char *out, size_t cap);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fast rows, best first; an op with an empty list uses its reference row.
+#include <stdio.h>
+
 #include "device/cpu/dots.h"
 #include "device/cpu/fast.h"
 #include "device/cpu/fast_experts.h"
@@ -118,7 +120,9 @@ void sw_cpu_release_nothing(void *prepared)
 void sw_cpu_fast_describe(const struct cpu_device *dev, char *out, size_t cap)
 {
     if (sw_cpu_dnnl_takes(dev, SW_F32)) {
-        sw_cpu_dnnl_describe(out, cap);
+        const char *own = sw_cpu_owns_large_f32(dev) ? "f32:large " : "";
+        const int n = snprintf(out, cap, "%s", own);
+        sw_cpu_dnnl_describe(out + n, cap - (size_t)n);
     } else if (cap > 0) {
         out[0] = '\0';
     }

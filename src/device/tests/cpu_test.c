@@ -38,6 +38,44 @@ static void amx_is_named_where_something_uses_it(void **state)
     assert_int_equal(strcmp(all.kernel_set, none.kernel_set) == 0, !SW_HAVE_DNNL);
 }
 
+/* Checkpoints of either choice have other bits: the name says which one it is. */
+static void large_f32_products_are_own_ones_on_amx(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t rows, columns, piece;
+        bool ta, tb, is_own;
+    } cases[] = {
+        {768, 512, 0, false, false, true},  {767, 512, 0, false, true, false},
+        {768, 511, 0, true, false, false},  {768, 300, 100, false, true, true},
+        {300, 512, 100, true, false, true}, {768, 512, 100, false, false, false},
+    };
+    struct cpu_device own = {0}, library = {.by_library = true}, older = {0};
+    sw_cpu_use(&own, CPU_AMX_BF16, true, NULL);
+    sw_cpu_use(&library, CPU_AMX_BF16, true, NULL);
+    sw_cpu_use(&older, CPU_AVX512_BF16, true, NULL);
+    assert_int_equal(strstr(own.kernel_set, "f32:large") != NULL, SW_HAVE_DNNL);
+    assert_null(strstr(library.kernel_set, "f32:large"));
+    assert_null(strstr(older.kernel_set, "f32:large"));
+    for (size_t i = 0; i < SW_LEN(cases) && SW_HAVE_DNNL; i++) {
+        const int64_t m = cases[i].rows, n = cases[i].columns, k = 10;
+        struct sw_op op = {.kind = SW_OP_MATMUL, .n_in = 2, .n_out = 1};
+        op.attrs.matmul.ta = cases[i].ta;
+        op.attrs.matmul.tb = cases[i].tb;
+        op.attrs.matmul.piece = cases[i].piece;
+        const struct sw_op_desc desc = {
+            .op = &op,
+            .in = {{.shape = cases[i].ta ? SW_SHAPE(k, m) : SW_SHAPE(m, k)},
+                   {.shape = cases[i].tb ? SW_SHAPE(n, k) : SW_SHAPE(k, n)}},
+            .out = {{.shape = SW_SHAPE(m, n)}}};
+        struct sw_kernel_info by_own = {0}, by_library = {0};
+        sw_cpu_matmul_dnnl.query(&own, &desc, &by_own);
+        sw_cpu_matmul_dnnl.query(&library, &desc, &by_library);
+        assert_true(by_library.supported);
+        assert_int_equal(!by_own.supported, cases[i].is_own);
+    }
+}
+
 /* oneDNN picks instructions by itself, so it is left out under a limit: AMX is above every
  * limit. */
 static void a_limit_leaves_amx_out(void **state)
@@ -254,6 +292,7 @@ static void a_signal_during_a_product_is_handled_on_the_stack(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(amx_is_named_where_something_uses_it),
+    cmocka_unit_test(large_f32_products_are_own_ones_on_amx),
     cmocka_unit_test(a_limit_leaves_amx_out),
     cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
     cmocka_unit_test(a_known_grid_still_needs_room_when_it_is_opened),
