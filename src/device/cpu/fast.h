@@ -432,16 +432,20 @@ struct cpu_panels {
 struct cpu_panels_call {
     const void *a, *b; /* element 0 of the whole operands */
     float *c;          /* in place; else NULL */
+    bool adds;         /* in place: the product is added to c */
     void *workspace;   /* packed_bytes + worker_bytes of each worker, aligned to a cache line */
-    /* not in place: takes a block of c, whose rows are where.n apart */
-    void (*finish)(void *ctx, const float *block, struct cpu_block where);
+    /* not in place: takes a block of c, whose rows are where.n apart; it may change them */
+    void (*finish)(void *ctx, float *block, struct cpu_block where);
     void *ctx;
 };
 
-/* most_bytes: limit of a slab. False if the product is too small to gain, or its sums too long for
- * a slab. */
+/* unit: blocks begin at multiples of so many columns, a power of two up to 128. most_bytes: limit
+ * of a slab. False if there are no terms, or if sums are too long for a slab. Between the cut and a
+ * run the caller may make whole.m and whole.k smaller. */
 bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whole, bool in_place,
-                       size_t most_bytes, struct cpu_panels *out);
+                       int64_t unit, size_t most_bytes, struct cpu_panels *out);
+/* Bytes of a call's workspace. */
+size_t sw_cpu_panels_bytes(const struct cpu_panels *panels, int n_threads);
 void sw_cpu_panels_run(const struct cpu_panels *panels, struct sw_pool *pool,
                        const struct cpu_panels_call *call);
 

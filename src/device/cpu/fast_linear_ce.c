@@ -11,7 +11,9 @@
 // items of one run. A library may choose its algorithm, and so the bits, by the stride of an
 // operand: d has the same stride in every tile of a table.
 // With dot-product instructions (dots.h) each of the products of a chunk is one run, whose rows are
-// handed over in parts: for the statistics of COLUMNS columns, else of DOT_PART.
+// handed over in parts: for the statistics of COLUMNS columns, else of DOT_PART. Own products in
+// f32 are one run each, too (fast_panels.c). They hand over blocks of logits and add dh and dw in
+// place.
 #include <math.h>
 #include <string.h>
 
@@ -20,6 +22,8 @@
 enum { IGNORED = -100 }; /* a label that is ignored */
 enum { DEPTH = 256 };    /* rows of d^T h in one product; products are added in order */
 enum { COLUMNS = 512 };  /* columns whose statistics are made at once, by dot products */
+enum { PANEL_COLUMNS = 128, PANEL_BYTES = 12 << 20 }; /* the same by panels; limit of a slab */
+enum { PANEL_SLACK = 16 }; /* more columns of d: rows of a power of two share sets of the caches */
 
 struct loss_shape {
     enum sw_dtype dtype;
@@ -127,7 +131,34 @@ static void gather(const float *c, int64_t n, float *row)
     }
 }
 
-/* ---- both ---- */
+/* ---- by panels ---- */
+
+static bool wants_panels(const struct cpu_device *dev, const struct loss_shape *s)
+{
+    return s->dtype == SW_F32 && sw_cpu_owns_large_f32(dev);
+}
+
+/* False if the sums are too long. */
+static bool cut_panels(const struct cpu_device *dev, const struct cpu_gemm *whole, bool in_place,
+                       struct cpu_panels *out, size_t *most_bytes)
+{
+    const bool fits = sw_cpu_panels_cut(dev, whole, in_place, PANEL_COLUMNS, PANEL_BYTES, out);
+    const size_t bytes = fits ? sw_cpu_panels_bytes(out, cpu_workers(dev->pool)) : 0;
+    *most_bytes = bytes > *most_bytes ? bytes : *most_bytes;
+    return fits;
+}
+
+/* Multiplies only so many rows, or adds so many terms. */
+static void run_panels(const struct cpu_panels *cut, int64_t m, int64_t k, struct sw_pool *pool,
+                       const struct cpu_panels_call *call)
+{
+    struct cpu_panels panels = *cut;
+    panels.whole.m = m;
+    panels.whole.k = k;
+    sw_cpu_panels_run(&panels, pool, call);
+}
+
+/* ---- all ---- */
 
 static const char *path_of(const struct cpu_grid *grid)
 {
@@ -161,8 +192,10 @@ struct forward {
     struct cpu_grid logits[2]; /* for the last chunk; for the others */
     const struct cpu_dot_kernel *kernel;
     struct cpu_dots dots[2]; /* if kernel is not NULL */
-    size_t worker_bytes, dots_bytes;
-    int64_t n_columns; /* columns of blocks, over all chunks */
+    bool by_panels;
+    struct cpu_panels panels[2];
+    size_t worker_bytes, shared_bytes; /* shared: by dots and panels */
+    int64_t n_columns;                 /* columns of blocks, over all chunks */
 };
 
 static const struct cpu_grid *forward_grid(const struct forward *f, int64_t c)
@@ -176,19 +209,27 @@ static sw_status forward_cut(const struct cpu_device *dev, const struct sw_op_de
 {
     *f = (struct forward){.vector = sw_cpu_vector_for(dev->isa), .s = shape_of(desc, 0)};
     f->kernel = dot_kernel(dev, &f->s);
-    for (int other = 0; other < 2; other++) {
-        if (f->kernel && (other == 0 || f->s.n_chunks > 1)) {
-            const int64_t c = other ? 0 : f->s.n_chunks - 1;
-            const struct cpu_gemm whole = logits_gemm(&f->s, c);
+    f->by_panels = wants_panels(dev, &f->s);
+    const int kinds = f->s.n_chunks > 1 ? 2 : 1;
+    for (int other = 0; other < kinds && f->by_panels; other++) {
+        const struct cpu_gemm whole = logits_gemm(&f->s, other ? 0 : f->s.n_chunks - 1);
+        f->by_panels = cut_panels(dev, &whole, false, &f->panels[other], &f->shared_bytes);
+    }
+    for (int other = 0; other < kinds; other++) {
+        const int64_t c = other ? 0 : f->s.n_chunks - 1, alike = other ? f->s.n_chunks - 1 : 1;
+        const struct cpu_gemm whole = logits_gemm(&f->s, c);
+        if (f->kernel) {
             cut_dots(f->kernel, &whole, COLUMNS, cpu_workers(dev->pool), &f->dots[other],
-                     &f->dots_bytes);
-            f->n_columns += sw_ceil_div(whole.n, COLUMNS) * (other ? f->s.n_chunks - 1 : 1);
-        } else if (other == 0 || f->s.n_chunks > 1) {
+                     &f->shared_bytes);
+            f->n_columns += sw_ceil_div(whole.n, COLUMNS) * alike;
+        } else if (f->by_panels) {
+            f->n_columns += sw_ceil_div(whole.n, PANEL_COLUMNS) * alike;
+        } else {
             struct cpu_grid *grid = &f->logits[other];
-            SW_TRY(cut_logits(dev, &f->s, other ? 0 : f->s.n_chunks - 1, grid));
+            SW_TRY(cut_logits(dev, &f->s, c, grid));
             const size_t bytes = cpu_grid_block_bytes(grid) + grid->scratch_bytes;
             f->worker_bytes = bytes > f->worker_bytes ? bytes : f->worker_bytes;
-            f->n_columns += grid->n_n * (other ? f->s.n_chunks - 1 : 1);
+            f->n_columns += grid->n_n * alike;
         }
     }
     return SW_OK;
@@ -216,9 +257,9 @@ static void forward_query(const struct cpu_device *dev, const struct sw_op_desc 
         return;
     }
     out->supported = true;
-    out->workspace_bytes = stats_bytes(&f) + together_h_bytes(&f) + f.dots_bytes +
+    out->workspace_bytes = stats_bytes(&f) + together_h_bytes(&f) + f.shared_bytes +
                            f.worker_bytes * (size_t)cpu_workers(dev->pool);
-    out->path = f.kernel ? f.kernel->name : path_of(&f.logits[0]);
+    out->path = f.kernel ? f.kernel->name : f.by_panels ? f.vector->name : path_of(&f.logits[0]);
 }
 
 static void forward_release(void *prepared)
@@ -308,6 +349,19 @@ static void choose_rows(struct forward_job *job, char *together)
     }
 }
 
+/* Keeps the logits of labels that are in the block; column: its first one in the tile. */
+static void take_labels(const struct forward_job *job, const struct cpu_block *block,
+                        int64_t column, const float *logits)
+{
+    const int32_t *labels = job->call->in[2];
+    for (int64_t i = 0; i < block->m; i++) {
+        const int64_t hit = labels[job->place[block->i + i]] - (job->f->s.first + column);
+        if (hit >= 0 && hit < block->n) {
+            job->label_logit[block->i + i] = logits[i * block->n + hit];
+        }
+    }
+}
+
 static void forward_item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct forward_job *job = ctx;
@@ -332,13 +386,7 @@ static void forward_item(void *ctx, int64_t i_item, int i_worker)
     finish_logits(f->vector, s, job->call->in[3], &block, c * s->chunk + block.j, logits);
     const int64_t at = (column + block.j / grid->nb) * s->rows + block.i;
     f->vector->softmax_stats(logits, block.n, block.m, block.n, job->max + at, job->sum + at);
-    const int32_t *labels = job->call->in[2];
-    for (int64_t i = 0; i < block.m; i++) {
-        const int64_t hit = labels[job->place[block.i + i]] - (s->first + c * s->chunk + block.j);
-        if (hit >= 0 && hit < block.n) {
-            job->label_logit[block.i + i] = logits[i * block.n + hit];
-        }
-    }
+    take_labels(job, &block, c * s->chunk + block.j, logits);
 }
 
 struct forward_chunk {
@@ -360,11 +408,27 @@ static void take_logits(void *ctx, const struct cpu_block *part, const float *c)
     const int64_t column = chunk->c * sw_ceil_div(s->chunk, COLUMNS) + part->j / COLUMNS;
     const int64_t at = column * s->rows + row;
     f->vector->softmax_stats(logits, part->n, 1, part->n, job->max + at, job->sum + at);
-    const int32_t *labels = job->call->in[2];
-    const int64_t hit = labels[job->place[row]] - (s->first + first + part->j);
-    if (hit >= 0 && hit < part->n) {
-        job->label_logit[row] = logits[hit];
+    take_labels(job, part, first + part->j, logits);
+}
+
+/* Takes a block of a chunk's products. */
+static void take_logits_block(void *ctx, float *logits, struct cpu_block block)
+{
+    const struct forward_chunk *chunk = ctx;
+    const struct forward_job *job = chunk->job;
+    const struct forward *f = job->f;
+    const struct loss_shape *s = &f->s;
+    const int64_t first = chunk->c * s->chunk;
+    const int64_t column =
+        chunk->c * sw_ceil_div(s->chunk, PANEL_COLUMNS) + block.j / PANEL_COLUMNS;
+    finish_logits(f->vector, s, job->call->in[3], &block, first + block.j, logits);
+    for (int64_t j = 0; j < block.n; j += PANEL_COLUMNS) {
+        const int64_t at = (column + j / PANEL_COLUMNS) * s->rows + block.i;
+        f->vector->softmax_stats(logits + j, block.n, block.m,
+                                 sw_min_i64(PANEL_COLUMNS, block.n - j), job->max + at,
+                                 job->sum + at);
     }
+    take_labels(job, &block, first + block.j, logits);
 }
 
 static void run_logits(const struct forward_job *job)
@@ -372,15 +436,25 @@ static void run_logits(const struct forward_job *job)
     const struct forward *f = job->f;
     const struct loss_shape *s = &f->s;
     for (int64_t c = 0; c < s->n_chunks && job->n_used > 0; c++) {
+        const bool other = c < s->n_chunks - 1;
         struct forward_chunk chunk = {job, c};
+        const void *w = vocab_row(s, job->call->in[1], s->dtype, c * s->chunk);
+        if (f->by_panels) {
+            const struct cpu_panels_call call = {.a = job->h,
+                                                 .b = w,
+                                                 .workspace = job->scratch,
+                                                 .finish = take_logits_block,
+                                                 .ctx = &chunk};
+            run_panels(&f->panels[other], job->n_used, s->width, job->call->pool, &call);
+            continue;
+        }
         const struct cpu_dots_run run = {.a = job->h,
-                                         .b =
-                                             vocab_row(s, job->call->in[1], s->dtype, c * s->chunk),
+                                         .b = w,
                                          .n_rows = job->n_used,
                                          .workspace = job->scratch,
                                          .sink = take_logits,
                                          .ctx = &chunk};
-        sw_cpu_dots_run(&f->dots[c < s->n_chunks - 1], job->call->pool, &run);
+        sw_cpu_dots_run(&f->dots[other], job->call->pool, &run);
     }
 }
 
@@ -451,7 +525,7 @@ static void forward_run(const struct cpu_call *call)
         /* stays NaN if the label is not in the vocabulary */
         label_logit[i] = s->continues ? ((const float *)call->in[3 + s->bias])[job.place[i]] : NAN;
     }
-    if (f->kernel) {
+    if (f->kernel || f->by_panels) {
         run_logits(&job);
     } else {
         sw_pool_run(call->pool,
@@ -487,6 +561,7 @@ const struct cpu_kernel sw_cpu_linear_ce = {.name = "fast",
 struct backward_chunk {
     struct cpu_grid logits, dh, dw;
     struct cpu_dots dots_logits, dots_dh, dots_dw; /* used instead of the grids */
+    struct cpu_panels panels_logits, panels_dh, panels_dw;
 };
 
 struct backward {
@@ -497,7 +572,8 @@ struct backward {
     enum sw_dtype dh_dtype, dw_dtype, db_dtype;
     struct backward_chunk chunk[2]; /* for the last chunk; for the others */
     const struct cpu_dot_kernel *kernel;
-    size_t worker_bytes, dots_bytes;
+    bool by_panels;
+    size_t worker_bytes, shared_bytes; /* shared: by dots and panels */
 };
 
 static const struct backward_chunk *backward_chunk(const struct backward *b, int64_t c)
@@ -562,13 +638,24 @@ static void backward_cut_dots(const struct cpu_device *dev, struct backward *b, 
     const int n = cpu_workers(dev->pool);
     const struct cpu_gemm logits = logits_gemm(&b->s, c), dh = dh_gemm(&b->s, c);
     const struct cpu_gemm dw = dw_gemm(&b->s, c, b->s.rows);
-    cut_dots(b->kernel, &logits, 0, n, &out->dots_logits, &b->dots_bytes);
+    cut_dots(b->kernel, &logits, 0, n, &out->dots_logits, &b->shared_bytes);
     if (b->has_dh) {
-        cut_dots(b->kernel, &dh, 0, n, &out->dots_dh, &b->dots_bytes);
+        cut_dots(b->kernel, &dh, 0, n, &out->dots_dh, &b->shared_bytes);
     }
     if (b->has_dw) {
-        cut_dots(b->kernel, &dw, 0, n, &out->dots_dw, &b->dots_bytes);
+        cut_dots(b->kernel, &dw, 0, n, &out->dots_dw, &b->shared_bytes);
     }
+}
+
+static bool backward_cut_panels(const struct cpu_device *dev, struct backward *b, int64_t c,
+                                struct backward_chunk *out)
+{
+    const struct cpu_gemm logits = logits_gemm(&b->s, c);
+    struct cpu_gemm dh = dh_gemm(&b->s, c), dw = dw_gemm(&b->s, c, b->s.rows);
+    dh.ldc = dw.ldc = b->s.width;
+    return cut_panels(dev, &logits, false, &out->panels_logits, &b->shared_bytes) &&
+           cut_panels(dev, &dh, true, &out->panels_dh, &b->shared_bytes) &&
+           cut_panels(dev, &dw, true, &out->panels_dw, &b->shared_bytes);
 }
 
 /* Finds everything but the pieces that run. */
@@ -589,11 +676,20 @@ static sw_status backward_cut(const struct cpu_device *dev, const struct sw_op_d
     if (b->has_dw && b->dw_dtype == SW_F16) {
         b->kernel = NULL; /* there is no such epilogue */
     }
-    for (int other = 0; other < 2; other++) {
-        if (b->kernel && (other == 0 || b->s.n_chunks > 1)) {
-            backward_cut_dots(dev, b, other ? 0 : b->s.n_chunks - 1, &b->chunk[other]);
-        } else if (other == 0 || b->s.n_chunks > 1) {
-            SW_TRY(backward_cut_chunk(dev, b, other ? 0 : b->s.n_chunks - 1, &b->chunk[other]));
+    const int kinds = b->s.n_chunks > 1 ? 2 : 1;
+    b->by_panels =
+        wants_panels(dev, &b->s) && b->s.rows > 0 && (!b->has_dw || b->dw_dtype == SW_F32);
+    b->s.stride += b->by_panels ? PANEL_SLACK : 0;
+    for (int other = 0; other < kinds && b->by_panels; other++) {
+        const int64_t c = other ? 0 : b->s.n_chunks - 1;
+        b->by_panels = backward_cut_panels(dev, b, c, &b->chunk[other]);
+    }
+    for (int other = 0; other < kinds && !b->by_panels; other++) {
+        const int64_t c = other ? 0 : b->s.n_chunks - 1;
+        if (b->kernel) {
+            backward_cut_dots(dev, b, c, &b->chunk[other]);
+        } else {
+            SW_TRY(backward_cut_chunk(dev, b, c, &b->chunk[other]));
         }
     }
     return SW_OK;
@@ -618,7 +714,7 @@ static size_t together_bytes(const struct backward *b)
 
 static size_t dh_bytes(const struct backward *b)
 {
-    return b->has_dh && !b->s.partial
+    return b->has_dh && (b->by_panels || !b->s.partial)
                ? sw_round_up((size_t)(b->s.rows * b->s.width) * sizeof(float), CPU_LINE)
                : 0;
 }
@@ -637,9 +733,11 @@ static void backward_query(const struct cpu_device *dev, const struct sw_op_desc
         return;
     }
     out->supported = true;
-    out->workspace_bytes = together_bytes(&b) + dh_bytes(&b) + b.dots_bytes +
+    out->workspace_bytes = together_bytes(&b) + dh_bytes(&b) + b.shared_bytes +
                            b.worker_bytes * (size_t)cpu_workers(dev->pool);
-    out->path = b.kernel ? b.kernel->name : path_of(&b.chunk[0].logits);
+    out->path = b.kernel      ? b.kernel->name
+                : b.by_panels ? b.vector->name
+                              : path_of(&b.chunk[0].logits);
 }
 
 static void backward_release(void *prepared)
@@ -886,6 +984,74 @@ static void bias_item(void *ctx, int64_t i_item, int i_worker)
     db_item(ctx, i_item);
 }
 
+static void take_d_block(void *ctx, float *logits, struct cpu_block block)
+{
+    const struct backward_job *job = ctx;
+    const int64_t first = job->c * job->b->s.chunk + block.j;
+    finish_logits(job->b->vector, &job->b->s, job->call->in[5], &block, first, logits);
+    put_slope(job, &block, logits, block.m);
+}
+
+/* Rows of dh that take part come from, or go to, their places. */
+static void gather_dh(const struct backward_job *job)
+{
+    const struct loss_shape *s = &job->b->s;
+    const float *from = s->partial ? job->call->out[0] : job->call->in[5 + s->bias];
+    for (int64_t i = 0; i < job->n_used; i++) {
+        memcpy(job->dh + i * s->width, from + job->place[i] * s->width,
+               (size_t)s->width * sizeof *from);
+    }
+}
+
+static void scatter_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct backward_job *job = ctx;
+    const struct loss_shape *s = &job->b->s;
+    const enum sw_dtype dtype = job->b->dh_dtype;
+    (void)i_worker;
+    const size_t at = (size_t)(job->place[i_item] * s->width) * sw_dtype_bytes(dtype);
+    job->b->vector->cast(dtype, SW_F32, (char *)job->call->out[0] + at, job->dh + i_item * s->width,
+                         0, s->width);
+}
+
+/* The products of chunk c by panels. */
+static void run_chunk_panels(struct backward_job *job)
+{
+    const struct backward *b = job->b;
+    const struct loss_shape *s = &b->s;
+    const struct backward_chunk *chunk = backward_chunk(b, job->c);
+    struct sw_pool *pool = job->call->pool;
+    const int64_t columns = chunk_rows(s, job->c);
+    const void *w = vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk);
+    struct cpu_panels_call call = {
+        .a = job->h, .b = w, .workspace = job->scratch, .finish = take_d_block, .ctx = job};
+    run_panels(&chunk->panels_logits, job->n_used, s->width, pool, &call);
+    call.a = job->d;
+    if (b->has_dh) {
+        if (job->c == 0 && s->continues) {
+            gather_dh(job);
+        }
+        call.c = job->dh;
+        call.adds = job->c > 0 || s->continues;
+        run_panels(&chunk->panels_dh, job->n_used, columns, pool, &call);
+        if (job->c == s->n_chunks - 1) {
+            sw_pool_run(pool, job->n_used, scatter_item, job);
+        }
+    }
+    if (b->has_dw) {
+        call.b = job->h;
+        call.c = vocab_row(s, job->call->out[1], SW_F32, job->c * s->chunk);
+        call.adds = false;
+        run_panels(&chunk->panels_dw, columns, job->n_used, pool, &call);
+        if (job->n_used == 0) {
+            memset(call.c, 0, (size_t)(columns * s->width) * sizeof(float));
+        }
+    }
+    if (b->has_db) {
+        sw_pool_run(pool, sw_ceil_div(columns, BIAS_COLUMNS), bias_item, job);
+    }
+}
+
 /* The products of chunk c, one after the other. */
 static void run_chunk(struct backward_job *job)
 {
@@ -964,10 +1130,14 @@ static void backward_run(const struct cpu_call *call)
     job.labels = (int32_t *)numbers;
     job.place = (int32_t *)(numbers + numbers_bytes(b));
     job.lse = (float *)(numbers + 2 * numbers_bytes(b));
-    job.dh = b->s.partial ? call->out[0] : (void *)(mem + together_bytes(b));
+    job.dh = b->s.partial && !b->by_panels ? call->out[0] : (void *)(mem + together_bytes(b));
     find_rows(&job);
     for (job.c = 0; job.c < b->s.n_chunks; job.c++) {
         const struct backward_chunk *chunk = backward_chunk(b, job.c);
+        if (b->by_panels) {
+            run_chunk_panels(&job);
+            continue;
+        }
         if (b->kernel) {
             run_chunk(&job);
             continue;

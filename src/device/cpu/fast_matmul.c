@@ -37,6 +37,8 @@ static bool takes(const struct sw_op_desc *desc)
 
 /* Limit of what is packed at a time: it stays in the L3 cache, or is small beside the result. */
 enum { PACKED_BYTES = 12 << 20 };
+/* With fewer rows or columns, packing once gains nothing. */
+enum { LEAST_EDGE = 128 };
 
 /* Cuts the product of one piece with that many rows of the parameter. */
 static sw_status cut_piece(const struct cpu_device *dev, const struct sw_op_desc *desc,
@@ -109,7 +111,8 @@ static sw_status cut(const struct cpu_device *dev, const struct sw_op_desc *desc
         const struct cpu_gemm *gemm = &out->grid[0].whole;
         const size_t result = (size_t)(gemm->m * gemm->n) * sizeof(float);
         const size_t most = result / 4 > PACKED_BYTES ? result / 4 : PACKED_BYTES;
-        out->has_panels = sw_cpu_panels_cut(dev, gemm, out->in_place, most, &out->panels);
+        out->has_panels = gemm->m >= LEAST_EDGE && gemm->n >= LEAST_EDGE &&
+                          sw_cpu_panels_cut(dev, gemm, out->in_place, 1, most, &out->panels);
     }
     return SW_OK;
 }
@@ -179,7 +182,7 @@ static void item(void *ctx, int64_t i_item, int i_worker)
     }
 }
 
-static void finish_panel(void *ctx, const float *product, struct cpu_block block)
+static void finish_panel(void *ctx, float *product, struct cpu_block block)
 {
     const struct job *job = ctx;
     block.j += job->matmul->form == BY_COLUMNS ? job->matmul->first : 0;
@@ -283,9 +286,9 @@ static void query_with(const struct cpu_device *dev, const struct sw_op_desc *de
         return;
     }
     out->supported = true;
-    const size_t workers = (size_t)cpu_workers(dev->pool);
-    out->workspace_bytes = mm.has_panels ? mm.panels.packed_bytes + mm.panels.worker_bytes * workers
-                                         : mm.worker_bytes * workers;
+    const int workers = cpu_workers(dev->pool);
+    out->workspace_bytes = mm.has_panels ? sw_cpu_panels_bytes(&mm.panels, workers)
+                                         : mm.worker_bytes * (size_t)workers;
     out->path = mm.grid[0].path;
 }
 

@@ -2,16 +2,15 @@
 // A product that packs b once for all workers, in slabs of columns and, if the result is in place,
 // of terms. An item is a range of rows times a group of the slab's blocks: it packs its rows of a,
 // which then stay in the L2 cache, and multiplies them by one block of columns after the other.
+// Meanwhile it fetches the rows of its next item into the L2 cache.
 // With few rows, packing b whole would cost more than its use: there an item packs a few columns,
 // depth by depth, and fetches the next ones from memory while it multiplies. Sums are added in the
 // order of vector->gemm, so the bits are the same.
 #include "device/cpu/fast.h"
 
 enum { BLOCK_COLUMNS = 128 };
-/* Fewer rows or columns than this gain nothing. */
-enum { LEAST_EDGE = 128 };
 enum { LEAST_GROUPS = 4, MOST_GROUPS = 24 };       /* groups of rows in an item */
-enum { ROWS_BYTES = 1 << 20, SMALL_L2 = 1 << 18 }; /* of an item, packed */
+enum { ROWS_BYTES = 3 << 18, SMALL_L2 = 1 << 18 }; /* of an item, packed */
 /* A slab of terms has at least so many of depths, since adding to the result takes time, and more
  * if that leaves room for so many columns. */
 enum { LEAST_DEPTHS = 3, LEAST_COLUMNS = 768 };
@@ -72,7 +71,7 @@ static void cut_items(struct cpu_panels *p, int64_t threads)
 }
 
 /* Products with at most so many rows: a depth of them stays in the L2 cache. */
-enum { FEW_ROWS = 512, LEAST_FEW_COLUMNS = 64, MOST_FEW_COLUMNS = 256 };
+enum { FEW_ROWS = 256, LEAST_FEW_COLUMNS = 64, MOST_FEW_COLUMNS = 256 };
 
 static bool has_few_rows(const struct cpu_panels *p, size_t most_bytes)
 {
@@ -82,9 +81,10 @@ static bool has_few_rows(const struct cpu_panels *p, size_t most_bytes)
            (size_t)a * sizeof(float) + CPU_LINE <= most_bytes;
 }
 
-static void cut_columns(struct cpu_panels *p, int64_t threads)
+static void cut_columns(struct cpu_panels *p, int64_t unit, int64_t threads)
 {
-    const int64_t unit = p->vector->gemm_tile[CPU_RIGHT], n = p->whole.n;
+    const int64_t n = p->whole.n;
+    unit = sw_max_i64(unit, p->vector->gemm_tile[CPU_RIGHT]);
     double best = 0;
     for (int64_t columns = MOST_FEW_COLUMNS; columns >= LEAST_FEW_COLUMNS; columns -= unit) {
         const double rounds = (double)sw_ceil_div(sw_ceil_div(n, columns), threads) + 0.25;
@@ -103,18 +103,18 @@ static void cut_columns(struct cpu_panels *p, int64_t threads)
 }
 
 bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whole, bool in_place,
-                       size_t most_bytes, struct cpu_panels *out)
+                       int64_t unit, size_t most_bytes, struct cpu_panels *out)
 {
     *out = (struct cpu_panels){.whole = *whole,
                                .vector = sw_cpu_vector_for(dev->isa),
                                .nb = BLOCK_COLUMNS,
                                .in_place = in_place};
-    if (whole->m < LEAST_EDGE || whole->n < LEAST_EDGE || whole->k == 0) {
+    if (whole->k == 0) {
         return false;
     }
     out->has_few_rows = has_few_rows(out, most_bytes);
     if (out->has_few_rows) {
-        cut_columns(out, cpu_workers(dev->pool));
+        cut_columns(out, unit, cpu_workers(dev->pool));
         return true;
     }
     if (!cut_slabs(out, (int64_t)(most_bytes / sizeof(float)))) {
@@ -128,6 +128,11 @@ bool sw_cpu_panels_cut(const struct cpu_device *dev, const struct cpu_gemm *whol
     out->packed_bytes = sw_round_up((size_t)b * sizeof(float), CPU_LINE);
     out->worker_bytes = sw_round_up((size_t)(a + c) * sizeof(float), CPU_LINE);
     return true;
+}
+
+size_t sw_cpu_panels_bytes(const struct cpu_panels *panels, int n_threads)
+{
+    return panels->packed_bytes + panels->worker_bytes * (size_t)n_threads;
 }
 
 /* ---- running ---- */
@@ -161,31 +166,70 @@ static void pack_item(void *ctx, int64_t i_item, int i_worker)
                          sw_min_i64(p->nb, job->n - j), job->k + depth * p->vector->gemm_depth, to);
 }
 
+/* Rows of a, or columns of b, first .. first + n - 1, as they are stored: `terms` of each from term
+ * k on. */
+static struct cpu_rows stored(const struct job *job, enum cpu_side side, int64_t first, int64_t n,
+                              int64_t k, int64_t terms)
+{
+    const struct cpu_gemm *g = &job->panels->whole;
+    const bool is_left = side == CPU_LEFT, by_term = is_left ? g->ta : !g->tb;
+    const int64_t size = (int64_t)sw_dtype_bytes(is_left ? g->dtype : g->dtype_b);
+    const int64_t step = (is_left ? g->lda : g->ldb) * size;
+    const char *x = is_left ? job->call->a : job->call->b;
+    return by_term ? (struct cpu_rows){x + k * step + first * size, terms, n * size, step}
+                   : (struct cpu_rows){x + first * step + k * size, n, terms * size, step};
+}
+
 /* Multiplies the packed rows of an item by a block of the slab. */
 static void multiply(const struct job *job, const float *a, int64_t i_block, struct cpu_block where,
-                     float *block)
+                     const struct cpu_rows *next, float *block)
 {
     const struct cpu_panels *p = job->panels;
     const int64_t ldc = p->in_place ? p->whole.ldc : where.n;
     const struct cpu_gemm gemm = {.m = where.m, .n = where.n, .k = job->terms, .ldc = ldc};
     const struct cpu_packed packed = {.at = {a, block_at(job, i_block)},
                                       .step = {p->vector->gemm_packed_elems(CPU_LEFT, where.m),
-                                               p->vector->gemm_packed_elems(CPU_RIGHT, p->nb)}};
+                                               p->vector->gemm_packed_elems(CPU_RIGHT, p->nb)},
+                                      .next = next};
     float *c = p->in_place ? job->call->c + where.i * ldc + where.j : block;
-    p->vector->gemm_packed(&gemm, &packed, job->k > 0, c);
+    p->vector->gemm_packed(&gemm, &packed, job->k > 0 || job->call->adds, c);
     if (!p->in_place) {
         job->call->finish(job->call->ctx, c, where);
     }
+}
+
+/* First row of a range of rows. */
+static int64_t row_of(const struct cpu_panels *p, int64_t range)
+{
+    const int64_t tile = p->vector->gemm_tile[CPU_LEFT], groups = sw_ceil_div(p->whole.m, tile);
+    return sw_min_i64(groups * range / p->n_m * tile, p->whole.m);
+}
+
+/* Part i of n of the rows of a that this worker probably packs next. */
+static struct cpu_rows next_rows(const struct job *job, int64_t i_item, int64_t i, int64_t n)
+{
+    const struct cpu_panels *p = job->panels;
+    const int64_t after = i_item + cpu_workers(job->pool), range = after % p->n_m;
+    const int64_t first = row_of(p, range), m = row_of(p, range + 1) - first;
+    if (after >= p->n_m * p->n_n) {
+        return (struct cpu_rows){.at = job->call->a, .n = 1};
+    }
+    struct cpu_rows rows = stored(job, CPU_LEFT, first, m, job->k, job->terms);
+    const int64_t begin = rows.n * i / n;
+    rows.at += begin * rows.step;
+    rows.n = sw_max_i64(1, rows.n * (i + 1) / n - begin);
+    return rows;
 }
 
 static void item(void *ctx, int64_t i_item, int i_worker)
 {
     const struct job *job = ctx;
     const struct cpu_panels *p = job->panels;
-    const int64_t tile = p->vector->gemm_tile[CPU_LEFT], groups = sw_ceil_div(p->whole.m, tile);
     const int64_t range = i_item % p->n_m, group = i_item / p->n_m;
-    const int64_t i = groups * range / p->n_m * tile;
-    const int64_t m = sw_min_i64(groups * (range + 1) / p->n_m * tile, p->whole.m) - i;
+    const int64_t i = row_of(p, range), m = row_of(p, range + 1) - i;
+    if (m == 0) {
+        return; /* the product has fewer rows than its cut */
+    }
     float *a = (float *)((char *)job->call->workspace + p->packed_bytes +
                          (size_t)i_worker * p->worker_bytes);
     const int64_t elems = p->vector->gemm_packed_elems(CPU_LEFT, m);
@@ -194,11 +238,13 @@ static void item(void *ctx, int64_t i_item, int i_worker)
         p->vector->gemm_pack(&p->whole, CPU_LEFT, job->call->a, i, m,
                              job->k + d * p->vector->gemm_depth, a + d * elems);
     }
-    for (int64_t s = blocks * group / p->n_n; s < blocks * (group + 1) / p->n_n; s++) {
+    const int64_t first = blocks * group / p->n_n, end = blocks * (group + 1) / p->n_n;
+    for (int64_t s = first; s < end; s++) {
         const int64_t j = s * p->nb;
         const struct cpu_block where = {
             .i = i, .j = job->j + j, .m = m, .n = sw_min_i64(p->nb, job->n - j)};
-        multiply(job, a, s, where, a + depths * elems);
+        const struct cpu_rows next = next_rows(job, i_item, s - first, end - first);
+        multiply(job, a, s, where, &next, a + depths * elems);
     }
 }
 
@@ -222,20 +268,14 @@ static void pack_rows_item(void *ctx, int64_t i_item, int i_worker)
                          depth * p->vector->gemm_depth, to);
 }
 
-/* Columns j .. of one depth of b, as they are stored; no rows if there are none. */
-static struct cpu_rows stored(const struct job *job, int64_t j, int64_t k)
+/* Columns j .. of one depth of b, as they are stored; none past the end. */
+static struct cpu_rows next_columns(const struct job *job, int64_t j, int64_t k)
 {
     const struct cpu_panels *p = job->panels;
     const struct cpu_gemm *g = &p->whole;
     const int64_t n = sw_min_i64(p->nb, g->n - j);
-    const int64_t terms = sw_min_i64(p->vector->gemm_depth, g->k - k);
-    const int64_t size = (int64_t)sw_dtype_bytes(g->dtype_b), step = g->ldb * size;
-    const char *b = job->call->b;
-    if (n <= 0) {
-        return (struct cpu_rows){.at = b, .n = 1};
-    }
-    return g->tb ? (struct cpu_rows){b + j * step + k * size, n, terms * size, step}
-                 : (struct cpu_rows){b + k * step + j * size, terms, n * size, step};
+    return n > 0 ? stored(job, CPU_RIGHT, j, n, k, sw_min_i64(p->vector->gemm_depth, g->k - k))
+                 : (struct cpu_rows){.at = job->call->b, .n = 1};
 }
 
 /* Multiplies all rows by a block of columns. */
@@ -255,12 +295,13 @@ static void columns_item(void *ctx, int64_t i_item, int i_worker)
     struct cpu_gemm gemm = {.m = g->m, .n = where.n, .ldc = p->in_place ? g->ldc : where.n};
     for (int64_t k = 0; k < g->k; k += depth) {
         const bool is_last = k + depth >= g->k;
-        const struct cpu_rows next = stored(job, is_last ? after : j, is_last ? 0 : k + depth);
+        const struct cpu_rows next =
+            next_columns(job, is_last ? after : j, is_last ? 0 : k + depth);
         const struct cpu_packed packed = {
             .at = {(const float *)job->call->workspace + k / depth * a_elems, b}, .next = &next};
         p->vector->gemm_pack(g, CPU_RIGHT, job->call->b, j, where.n, k, b);
         gemm.k = sw_min_i64(depth, g->k - k);
-        p->vector->gemm_packed(&gemm, &packed, k > 0, c);
+        p->vector->gemm_packed(&gemm, &packed, k > 0 || job->call->adds, c);
     }
     if (!p->in_place) {
         job->call->finish(job->call->ctx, c, where);

@@ -20,7 +20,7 @@ struct call {
     int64_t n; /* columns of the result */
 };
 
-static void copy_block(void *ctx, const float *block, struct cpu_block where)
+static void copy_block(void *ctx, float *block, struct cpu_block where)
 {
     const struct call *call = ctx;
     for (int64_t i = 0; i < where.m; i++) {
@@ -42,7 +42,7 @@ static bool multiplies(const struct cpu_device *dev, const struct cpu_gemm *g, b
                        size_t most_bytes)
 {
     struct cpu_panels panels;
-    if (!sw_cpu_panels_cut(dev, g, in_place, most_bytes, &panels)) {
+    if (!sw_cpu_panels_cut(dev, g, in_place, 1, most_bytes, &panels)) {
         return false;
     }
     assert_true(panels.packed_bytes <= most_bytes);
@@ -97,7 +97,7 @@ static void check_case(const struct cpu_device *dev, enum sw_dtype dtype, size_t
     vector->gemm(&g, a, b, want, scratch);
     free(scratch);
     struct cpu_panels panels;
-    assert_true(sw_cpu_panels_cut(dev, &g, cases[i].in_place, cases[i].most_bytes, &panels));
+    assert_true(sw_cpu_panels_cut(dev, &g, cases[i].in_place, 1, cases[i].most_bytes, &panels));
     const bool is_wide = vector->gemm_tile[CPU_RIGHT] >= 32;
     assert_int_equal(panels.has_few_rows, is_wide && cases[i].has_few_rows);
     if (!panels.has_few_rows) {
@@ -130,25 +130,94 @@ static void slabs_have_the_bits_of_one_product(void **state)
     }
 }
 
-static void a_product_that_gains_nothing_is_left_alone(void **state)
+static void a_product_without_terms_or_with_too_many_has_no_slab(void **state)
 {
     (void)state;
     struct cpu_device dev = {0};
     assert_int_equal(sw_pool_open(1, &dev.pool), SW_OK);
-    const struct cpu_gemm few = {.m = 100, .n = 1000, .k = 100, .lda = 100, .ldb = 1000};
     const struct cpu_gemm none = {.m = 200, .n = 200, .k = 0, .lda = 1, .ldb = 200};
     const struct cpu_gemm deep = {.m = 200, .n = 200, .k = 5000, .lda = 5000, .ldb = 200};
     struct cpu_panels panels;
-    assert_false(sw_cpu_panels_cut(&dev, &few, true, 1 << 24, &panels));
-    assert_false(sw_cpu_panels_cut(&dev, &none, true, 1 << 24, &panels));
-    assert_false(sw_cpu_panels_cut(&dev, &deep, false, 1 << 20, &panels));
-    assert_true(sw_cpu_panels_cut(&dev, &deep, true, 1 << 20, &panels));
+    assert_false(sw_cpu_panels_cut(&dev, &none, true, 1, 1 << 24, &panels));
+    assert_false(sw_cpu_panels_cut(&dev, &deep, false, 1, 1 << 20, &panels));
+    assert_true(sw_cpu_panels_cut(&dev, &deep, true, 1, 1 << 20, &panels));
+    sw_pool_close(dev.pool);
+}
+
+/* Blocks of a run with fewer rows than its cut begin where they should. */
+struct blocks {
+    int64_t unit, rows, elems;
+};
+
+static void check_block(void *ctx, float *block, struct cpu_block where)
+{
+    struct blocks *seen = ctx;
+    assert_int_equal(where.j % seen->unit, 0);
+    assert_true(where.m > 0 && where.i + where.m <= seen->rows);
+    for (int64_t i = 0; i < where.m; i++) {
+        const float *row = want + (where.i + i) * 300 + where.j;
+        assert_memory_equal(block + i * where.n, row, (size_t)where.n * sizeof *block);
+    }
+    seen->elems += where.m * where.n;
+}
+
+static void a_run_may_have_fewer_rows_and_terms_and_add_to_its_result(void **state)
+{
+    static const int64_t rows[] = {200, 700}; /* few of them, and many */
+    (void)state;
+    bool amx;
+    struct cpu_device dev = {0};
+    const enum cpu_isa found = sw_cpu_isa_detect(&amx);
+    fill(SW_F32, a, 1);
+    fill(SW_F32, b, 1000003);
+    assert_int_equal(sw_pool_open(1, &dev.pool), SW_OK);
+    for (dev.isa = CPU_PORTABLE; dev.isa <= found; dev.isa++) {
+        for (size_t r = 0; r < SW_LEN(rows); r++) {
+            const struct cpu_vector *vector = sw_cpu_vector_for(dev.isa);
+            const struct cpu_gemm whole = {
+                .m = rows[r], .n = 300, .k = 600, .lda = 600, .ldb = 300, .ldc = 300};
+            struct cpu_gemm part = whole;
+            part.m = 30;
+            part.k = 512; /* two whole depths, so that a sum in two steps has the bits of one */
+            void *scratch = aligned_alloc(CPU_LINE, sw_round_up(vector->gemm_scratch_bytes, 64));
+            assert_non_null(scratch);
+            vector->gemm(&part, a, b, want, scratch);
+            free(scratch);
+            struct cpu_panels panels;
+            assert_true(sw_cpu_panels_cut(&dev, &whole, false, 128, 1 << 20, &panels));
+            void *workspace = aligned_alloc(CPU_LINE, sw_cpu_panels_bytes(&panels, 1));
+            assert_non_null(workspace);
+            struct blocks seen = {.unit = 128, .rows = part.m};
+            struct cpu_panels_call call = {
+                .a = a, .b = b, .workspace = workspace, .finish = check_block, .ctx = &seen};
+            panels.whole = part;
+            sw_cpu_panels_run(&panels, dev.pool, &call);
+            assert_int_equal(seen.elems, part.m * part.n);
+            free(workspace);
+
+            assert_true(sw_cpu_panels_cut(&dev, &whole, true, 1, 1 << 20, &panels));
+            workspace = aligned_alloc(CPU_LINE, sw_cpu_panels_bytes(&panels, 1));
+            assert_non_null(workspace);
+            call.workspace = workspace;
+            call.c = got;
+            panels.whole.m = part.m;
+            panels.whole.k = 256;
+            sw_cpu_panels_run(&panels, dev.pool, &call);
+            call.a = a + 256;
+            call.b = b + 256 * whole.n;
+            call.adds = true;
+            sw_cpu_panels_run(&panels, dev.pool, &call);
+            assert_memory_equal(got, want, (size_t)(part.m * part.n) * sizeof *got);
+            free(workspace);
+        }
+    }
     sw_pool_close(dev.pool);
 }
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(slabs_have_the_bits_of_one_product),
-    cmocka_unit_test(a_product_that_gains_nothing_is_left_alone),
+    cmocka_unit_test(a_product_without_terms_or_with_too_many_has_no_slab),
+    cmocka_unit_test(a_run_may_have_fewer_rows_and_terms_and_add_to_its_result),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
