@@ -140,6 +140,10 @@ static void note_step(struct sw_executor *ex, const struct sw_walk *at)
     }
 }
 
+/* Bytes of a workspace that are filled: its beginning. Beside small tensors, filling all of it takes
+ * longer than the kernel. */
+enum { POISONED_BYTES = 1 << 16 };
+
 /* Fills transients that die with instruction i with NaN, so that later reads are noticed. */
 static sw_status poison_dead(struct sw_executor *ex, const struct sw_walk *at)
 {
@@ -159,6 +163,9 @@ static sw_status poison_dead(struct sw_executor *ex, const struct sw_walk *at)
             const size_t slots = bytes / buffer->micro_bytes;
             bytes = buffer->micro_bytes;
             first += bytes * ((size_t)at->phase->round % slots);
+        }
+        if (b == program->instrs[at->instr].workspace && bytes > POISONED_BYTES) {
+            bytes = POISONED_BYTES;
         }
         SW_TRY(sw_device_fill(ex->dev, ex->compute, ex->arenas[buffer->tier] + first, 0xff, bytes));
     }
