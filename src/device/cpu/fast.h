@@ -44,6 +44,7 @@ struct cpu_epilogue {
     void *out;        /* the block's first element; rows are ld_out elements apart */
     void *pre;        /* values before act, in the layout of out; or NULL */
     int64_t ld_out;
+    bool streams; /* a large result: bf16 products write whole lines of it past the caches */
 };
 
 /* UPDATE with its constants, named as in ref_update.inc, which explains them. */

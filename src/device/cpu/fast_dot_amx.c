@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The microkernel of bf16 products on the tiles of AMX. Four accumulators of 16 x 16 make a block
 // of 32 x 32. The right operand streams from the L2 cache, so its loads carry the hint that it is
-// not needed again. The first rows of the left operand stay in the L1 cache for the next block.
+// not needed again. Rows of the left operand stay in the L1 cache for the next block.
 #include "device/cpu/bf16_tiles.h"
 
 #if defined(__AMX_BF16__)
-
-enum { NEAR_STEPS = 14 }; /* steps whose A tiles, 28 KiB, stay in the L1 cache */
 
 static void begin(void)
 {
@@ -16,25 +14,8 @@ static void begin(void)
 static void end(void)
 {
     tile_end();
+    _mm_sfence(); /* epilogues may stream their stores */
 }
-
-/* One step of 32 terms; LOAD_A is the instruction that loads tiles of a. */
-#define STEP(LOAD_A)                                                                               \
-    _tile_stream_loadd(4, b0, TILE_ROW_BYTES);                                                     \
-    LOAD_A(6, a0, row);                                                                            \
-    _tile_dpbf16ps(0, 6, 4);                                                                       \
-    _tile_stream_loadd(5, b1, TILE_ROW_BYTES);                                                     \
-    _tile_dpbf16ps(1, 6, 5);                                                                       \
-    LOAD_A(7, a1, row);                                                                            \
-    _tile_dpbf16ps(2, 7, 4);                                                                       \
-    _tile_dpbf16ps(3, 7, 5);                                                                       \
-    a0 += dot->a_step;                                                                             \
-    a1 += dot->a_step;                                                                             \
-    b0 += TILE_BYTES;                                                                              \
-    b1 += TILE_BYTES;                                                                              \
-    if (dot->side) {                                                                               \
-        dot->side(dot->ctx, step);                                                                 \
-    }
 
 static void block(const struct cpu_dot *dot)
 {
@@ -52,12 +33,22 @@ static void block(const struct cpu_dot *dot)
         _tile_zero(2);
         _tile_zero(3);
     }
-    int64_t step = 0;
-    for (; step < dot->steps && step < NEAR_STEPS; step++) {
-        STEP(_tile_loadd)
-    }
-    for (; step < dot->steps; step++) {
-        STEP(_tile_stream_loadd)
+    for (int64_t step = 0; step < dot->steps; step++) {
+        _tile_stream_loadd(4, b0, TILE_ROW_BYTES);
+        _tile_loadd(6, a0, row);
+        _tile_dpbf16ps(0, 6, 4);
+        _tile_stream_loadd(5, b1, TILE_ROW_BYTES);
+        _tile_dpbf16ps(1, 6, 5);
+        _tile_loadd(7, a1, row);
+        _tile_dpbf16ps(2, 7, 4);
+        _tile_dpbf16ps(3, 7, 5);
+        a0 += dot->a_step;
+        a1 += dot->a_step;
+        b0 += TILE_BYTES;
+        b1 += TILE_BYTES;
+        if (dot->side) {
+            dot->side(dot->ctx, step);
+        }
     }
     _tile_stored(0, c0, row_c);
     _tile_stored(1, c0 + TILE_EDGE, row_c);

@@ -23,6 +23,12 @@ INLINE void step_of(__m512 sum[PART][2], const char *a, size_t row, const char *
     }
 }
 
+/* Epilogues may stream their stores. */
+static void end(void)
+{
+    _mm_sfence();
+}
+
 static void block(const struct cpu_dot *dot)
 {
     for (int part = 0; part < DOT_EDGE; part += PART) {
@@ -53,6 +59,6 @@ static void block(const struct cpu_dot *dot)
 }
 
 const struct cpu_dot_kernel sw_cpu_dot_avx512bf16 = {
-    .name = "avx512_bf16", .block = block, .pack = sw_cpu_dot_pack};
+    .name = "avx512_bf16", .end = end, .block = block, .pack = sw_cpu_dot_pack};
 
 #endif

@@ -6,8 +6,10 @@
 #if defined(__AVX512BF16__)
 #include "device/cpu/fast_act.inc"
 
-/* Stores lanes `in` of 32 columns. */
-INLINE void store_pair(enum sw_dtype dtype, void *to, int64_t j, __mmask32 in, vf low, vf high)
+/* Stores lanes `in` of 32 columns. streams: a whole cache line, which is not read first and does
+ * not stay. */
+INLINE void store_pair(enum sw_dtype dtype, bool streams, void *to, int64_t j, __mmask32 in, vf low,
+                       vf high)
 {
     if (dtype == SW_F32) {
         float *at = (float *)to + j;
@@ -15,8 +17,12 @@ INLINE void store_pair(enum sw_dtype dtype, void *to, int64_t j, __mmask32 in, v
         _mm512_mask_storeu_ps(at + TILE_EDGE, (__mmask16)(in >> TILE_EDGE), (__m512)high);
         return;
     }
-    const __m512bh both = _mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
-    _mm512_mask_storeu_epi16((uint16_t *)to + j, in, (__m512i)both);
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low);
+    if (streams) {
+        _mm512_stream_si512((__m512i *)(void *)((uint16_t *)to + j), both);
+    } else {
+        _mm512_mask_storeu_epi16((uint16_t *)to + j, in, both);
+    }
 }
 
 /* Adds the bias of 32 columns. */
@@ -34,17 +40,17 @@ INLINE void add_bias(const struct cpu_epilogue *e, int64_t j, __mmask32 in, vf x
 }
 
 /* Finishes 32 columns, or those `in`. */
-INLINE void finish_pair(const struct cpu_epilogue *e, enum sw_dtype dtype, enum sw_act act,
-                        const float *c, int64_t j, __mmask32 in)
+INLINE void finish_pair(const struct cpu_epilogue *e, enum sw_dtype dtype, bool streams,
+                        enum sw_act act, const float *c, int64_t j, __mmask32 in)
 {
     vf x[2] = {(vf)_mm512_load_ps(c), (vf)_mm512_load_ps(c + TILE_EDGE)};
     if (e->bias) {
         add_bias(e, j, in, x);
     }
     if (e->pre) {
-        store_pair(dtype, e->pre, j, in, x[0], x[1]);
+        store_pair(dtype, streams, e->pre, j, in, x[0], x[1]);
     }
-    store_pair(dtype, e->out, j, in, activate(act, x[0]), activate(act, x[1]));
+    store_pair(dtype, streams, e->out, j, in, activate(act, x[0]), activate(act, x[1]));
 }
 
 /* The row below is finished soon after this one: a store to a line that is not in the L1 cache
@@ -57,19 +63,32 @@ INLINE void fetch_below(const struct cpu_epilogue *e, enum sw_dtype dtype, void 
     }
 }
 
+/* Are 32 columns each a cache line, which is written past the caches? */
+INLINE bool streams_row(const struct cpu_epilogue *e, enum sw_dtype dtype)
+{
+    return e->streams && dtype == SW_BF16 && (uintptr_t)e->out % TILE_ROW_BYTES == 0 &&
+           (uintptr_t)e->pre % TILE_ROW_BYTES == 0;
+}
+
 INLINE void row_of(const struct cpu_epilogue *e, enum sw_dtype dtype, enum sw_act act,
                    const float *c, int64_t n)
 {
     int64_t j = 0;
-    fetch_below(e, dtype, e->out, n);
-    if (e->pre) {
-        fetch_below(e, dtype, e->pre, n);
-    }
-    for (; j + DOT_EDGE <= n; j += DOT_EDGE, c += DOT_ELEMS) {
-        finish_pair(e, dtype, act, c, j, ~(__mmask32)0);
+    if (streams_row(e, dtype)) {
+        for (; j + DOT_EDGE <= n; j += DOT_EDGE, c += DOT_ELEMS) {
+            finish_pair(e, dtype, true, act, c, j, ~(__mmask32)0);
+        }
+    } else {
+        fetch_below(e, dtype, e->out, n);
+        if (e->pre) {
+            fetch_below(e, dtype, e->pre, n);
+        }
+        for (; j + DOT_EDGE <= n; j += DOT_EDGE, c += DOT_ELEMS) {
+            finish_pair(e, dtype, false, act, c, j, ~(__mmask32)0);
+        }
     }
     if (j < n) {
-        finish_pair(e, dtype, act, c, j, tile_terms(n - j));
+        finish_pair(e, dtype, false, act, c, j, tile_terms(n - j));
     }
 }
 

@@ -8,12 +8,12 @@
 
 /* ---- the cut ---- */
 
-enum { LONG_STEPS = 24 };            /* most steps without chunks: 768 terms */
-enum { CHUNK_STEPS = 16 };           /* steps of a chunk: 512 terms */
-enum { SUMS = 512 * 512 };           /* most sums of an item with chunks: 1 MiB */
-enum { RESIDENT_BYTES = 800 << 10 }; /* most of the packed columns of an item without chunks */
-enum { SHARED_BYTES = 8 << 20 };     /* limit of what is packed for all items */
-enum { ALIASING_BYTES = 2048 };      /* rows so far apart share sets of the L1 cache */
+enum { LONG_STEPS = 24 };             /* most steps without chunks: 768 terms */
+enum { CHUNK_STEPS = 16 };            /* steps of a chunk: 512 terms */
+enum { SUMS = 512 * 768 };            /* most sums of an item with chunks: 1.5 MiB */
+enum { RESIDENT_BYTES = 1250 << 10 }; /* most of the packed columns of an item without chunks */
+enum { SHARED_BYTES = 8 << 20 };      /* limit of what is packed for all items */
+enum { ALIASING_BYTES = 2048 };       /* rows so far apart share sets of the L1 cache */
 
 /* Relative time. An item first loads its columns and its rows from the L3 cache or from memory,
  * which takes as long as multiplying with about 96 rows or columns; so does packing rows that are

@@ -974,7 +974,8 @@ static void take_dw(void *ctx, const struct cpu_block *part, const float *c)
     const struct cpu_epilogue round = {.dtype = b->dw_dtype,
                                        .act = SW_ACT_NONE,
                                        .out = dw + (size_t)part->j * sw_dtype_bytes(b->dw_dtype),
-                                       .ld_out = b->s.width};
+                                       .ld_out = b->s.width,
+                                       .streams = true};
     sw_cpu_dot_epilogue(&round, c, part->n);
 }
 

@@ -401,6 +401,46 @@ static void padding_does_not_meet_infinity(void **state)
     }
 }
 
+/* One row of sums by the epilogue: at `at` bytes from a cache line, with what lies around it. */
+enum { ROW_COLUMNS = 3 * DOT_EDGE, ROW_ROOM = 4 * DOT_EDGE };
+
+static void finish_row(bool streams, enum sw_act act, int64_t n, int64_t at, const float *c,
+                       uint16_t out[2][ROW_ROOM])
+{
+    memset(out, 0xee, 2 * ROW_ROOM * sizeof **out);
+    const struct cpu_epilogue epilogue = {.dtype = SW_BF16,
+                                          .act = act,
+                                          .out = out[0] + at,
+                                          .pre = act == SW_ACT_NONE ? NULL : out[1] + at,
+                                          .ld_out = 0,
+                                          .streams = streams};
+    sw_cpu_dot_epilogue(&epilogue, c, n);
+}
+
+static void streamed_results_are_those_of_ordinary_stores(void **state)
+{
+    (void)state;
+    static _Alignas(64) float c[ROW_COLUMNS / DOT_EDGE * DOT_ELEMS];
+    static _Alignas(64) uint16_t wanted[2][ROW_ROOM], got[2][ROW_ROOM];
+    bool amx;
+    if (sw_cpu_isa_detect(&amx) < CPU_AVX512_BF16) {
+        skip();
+    }
+    for (size_t i = 0; i < SW_LEN(c); i++) {
+        c[i] = (float)(i % 97) / 16 - 3;
+    }
+    for (int64_t n = 1; n <= ROW_COLUMNS; n++) {
+        for (int64_t at = 0; at < 2; at++) {
+            const enum sw_act act = n % 2 ? SW_ACT_NONE : SW_ACT_GELU_TANH;
+            finish_row(false, act, n, at, c, wanted);
+            finish_row(true, act, n, at, c, got);
+            assert_memory_equal(wanted, got, sizeof wanted);
+            assert_int_equal(got[0][at + n], 0xeeee);
+            assert_int_not_equal(got[0][at + n - 1], 0xeeee);
+        }
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(models_multiply),
     cmocka_unit_test(instructions_have_the_bits_of_their_models),
@@ -409,6 +449,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(products_do_not_depend_on_blocks_workers_or_rows),
     cmocka_unit_test(sums_continue),
     cmocka_unit_test(padding_does_not_meet_infinity),
+    cmocka_unit_test(streamed_results_are_those_of_ordinary_stores),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
