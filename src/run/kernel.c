@@ -140,8 +140,8 @@ static void note_step(struct sw_executor *ex, const struct sw_walk *at)
     }
 }
 
-/* Bytes of a workspace that are filled: its beginning. Beside small tensors, filling all of it takes
- * longer than the kernel. */
+/* Bytes of a workspace that are filled: its beginning. Beside small tensors, filling all of it
+ * takes longer than the kernel. */
 enum { POISONED_BYTES = 1 << 16 };
 
 /* Fills transients that die with instruction i with NaN, so that later reads are noticed. */
