@@ -445,6 +445,9 @@ static sw_status time_messages(struct slices *s, sw_comm *comm, struct sw_rate_c
     for (int k = 0; k < SW_CURVE_POINTS && peer < sw_comm_size(comm); k++) {
         const size_t bytes = (size_t)sizes[k];
         const int64_t n = sw_max_i64(LEAST, sw_min_i64(MOST, (int64_t)(BUFFER / sizes[k])));
+        if (bytes > s->room) {
+            break;
+        }
         double begin = 0, processor = 0;
         for (int64_t i = -1; i < n; i++) { /* the first one lets both sides begin together */
             s->at = s->at + bytes > s->room ? 0 : s->at;
