@@ -478,8 +478,9 @@ class Engine(Handle):
         return self._n_backward >= self.local_micro_batches
 
     def step(self) -> Optional[StepReport]:
-        """Updates the weights after the last backward of a step. Called earlier, it does nothing
-        and returns None, so it may be called after every backward."""
+        """Ends a step after its last backward: updates the weights that backward has not updated.
+        Called earlier, it does nothing and returns None, so it may be called after every
+        backward."""
         self._check()
         if 0 < self._n_backward < self.local_micro_batches:
             return None

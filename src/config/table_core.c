@@ -725,12 +725,14 @@ static const struct config_field spillway_fields[] = {
           "size of tiles that larger offloaded parameters are split into; null or 0 = tiles only "
           "if device_memory is too small without",
           .flags = FIELD_NULL, BUILT),
-    BYTES("transfer_bytes", AT(spillway.transfer_bytes), "null", 0,
-          "maximum bytes loaded ahead of use, with those of updates within forward that wait to be "
-          "stored, and maximum bytes of weights that stay loaded from one micro-batch to the next; "
-          "stores in flight during an update are limited to as many and to 128MiB; a budget may "
-          "lower all of these; null = half of device_memory, from 64MiB to 1GiB",
-          .flags = FIELD_NULL, BUILT),
+    BYTES(
+        "transfer_bytes", AT(spillway.transfer_bytes), "null", 0,
+        "maximum bytes loaded ahead of use, with those of updates within forward that wait to be "
+        "stored (a quarter more with such updates), and maximum bytes of weights that stay loaded "
+        "from one micro-batch to the next; stores in flight during an update are limited to as "
+        "many and to 128MiB; a budget may lower all of these; null = half of device_memory, from "
+        "64MiB to 1GiB",
+        .flags = FIELD_NULL, BUILT),
     STRING("trace", AT(spillway.trace), "null", "trace file of some steps, for Perfetto or Chrome",
            .flags = FIELD_NULL, BUILT),
     INT("trace_first", AT(spillway.trace_first), "null", 1, HIGHEST,

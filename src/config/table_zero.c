@@ -52,9 +52,8 @@ static const struct config_field zero_fields[] = {
     INT("max_reuse_distance", AT(zero.max_reuse_elems), "1000000000", 0, HIGHEST,
         "keep parameters gathered that are used again within so many elements", ELEMS,
         .alias = "stage3_max_reuse_distance",
-        NEEDLESS(
-            "a copy serves its block and the next one, where no other is gathered in between, so "
-            "it needs no memory for the distance")),
+        NEEDLESS("a copy serves its block and the next one that reads weights, at any distance; "
+                 "longer, it would take memory")),
     BOOL("gather_16bit_weights_on_model_save", AT(zero.gather_16bit_weights_on_model_save), "false",
          "write whole 16-bit weights at the end",
          NEEDLESS("an export streams whole tensors at every stage"),

@@ -30,9 +30,9 @@ static bool may_reach_backward(const struct sw_plan_options *options)
     return options->rule && sw_stage_chunks(options) == 1;
 }
 
-/* True if an update in backward frees a gradient at once, and costs no time. Gradients of several
- * rounds are in sums, and stages would exchange their losses in the middle of backward for nothing.
- * Updated parameters that ranks gather would be sent block by block, not together. */
+/* True if an update in backward frees a gradient, and costs no time. With several rounds gradients
+ * are in sums, so none is freed. Below stage 3 several ranks would gather updated parameters block
+ * by block, not together. */
 static bool frees_gradients(const struct sw_plan_options *options)
 {
     return sw_has_one_round(options) && (sw_zero_ranks(options) == 1 || options->policy.stage == 3);

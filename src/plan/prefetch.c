@@ -168,7 +168,7 @@ static bool may_be_read_before(const struct pass *p, int32_t i)
  * have when backward begins, since later there are none of these. */
 static size_t most_across(const struct pass *p)
 {
-    enum { MOST_MORE = 1 << 27 };
+    enum { MOST_MORE = 1 << 27 }; /* as many as stores that are in flight, see waits.c */
     const size_t more = p->room / 4 < MOST_MORE ? p->room / 4 : MOST_MORE;
     return p->room + (p->lags ? more : 0);
 }
@@ -263,8 +263,9 @@ static bool stays(const struct pass *p, int32_t load, int32_t at)
     return p->is_stage && a->segment < SW_SEGMENT_UPDATE && sw_instr_key(a) != sw_instr_key(b);
 }
 
-/* True if load `load` has room before instruction i. Until forward ends, stores that lag leave a
- * quarter to loads of backward. Until they are written, both together have 5/4 of it. */
+/* True if load `load` has room before instruction i. Loads of backward have a quarter of the limit
+ * in forward, where the stores that lag and the loads of forward have all of it. In backward, loads
+ * and stores that are not written have 5/4 of the limit together. */
 static bool has_room(const struct pass *p, int32_t load, int32_t i)
 {
     const size_t bytes = sw_transfer_bytes(p->ir, op_of(p, load)), room = p->room;

@@ -22,12 +22,12 @@ struct pass {
     /* by queue, the first store that is not known to be complete */
     int32_t store_tail[SW_QUEUE_COUNT];
     size_t store_bytes[SW_QUEUE_COUNT];
-    int32_t
-        tail; /* of forward, see find_tail; none in a stage, whose phases end when all is stored */
-    int32_t lagged; /* the latest store that has waited until then; -1 = none */
-    int32_t turn;   /* see find_turn; -1 = none */
-    /* by queue, the last instruction of the latest batch of reductions */
-    int32_t reduced[SW_QUEUE_COUNT];
+    /* of forward, see find_tail; INT32_MAX in a stage, whose phases end when all is stored */
+    int32_t tail;
+    int32_t frees; /* see find_last_before_reads; -1 = none */
+    /* by queue: the latest store that has lagged until the tail, and the last instruction of the
+     * latest batch of reductions; -1 = none */
+    int32_t lagged[SW_QUEUE_COUNT], reduced[SW_QUEUE_COUNT];
 };
 
 static const struct sw_ir_op *op_of(const struct pass *p, int32_t i)
@@ -133,7 +133,7 @@ static void bound_stores(struct pass *p, int32_t i)
     size_t *bytes = &p->store_bytes[q];
     *bytes += under_way(p, i);
     int32_t *tail = &p->store_tail[q];
-    for (; *tail<i && * bytes> most; (*tail)++) {
+    for (; *tail < i && most < *bytes; (*tail)++) {
         if (p->program->instrs[*tail].queue == instr->queue && is_bounded(p, *tail)) {
             *bytes -= under_way(p, *tail);
             instr->waits[q] = *tail;
@@ -155,7 +155,7 @@ static int32_t find_tail(const struct pass *p)
 /* The last kernel before the first read for the next step. Before it, computation waits for the
  * stores that have lagged, so that these reads may have their memory. prefetch.c issues them when
  * that is likely to be done. */
-static int32_t find_turn(const struct pass *p)
+static int32_t find_last_before_reads(const struct pass *p)
 {
     int32_t kernel = -1;
     for (int32_t i = 0; i < p->program->n_instrs; i++) {
@@ -225,14 +225,16 @@ static void choose_waits(struct pass *p, int32_t i)
     for (int32_t k = 1; k < instr->exchange.batch; k++) {
         find_needs(p, i + k, needs);
     }
-    need_instr(p, i == p->turn ? p->lagged : -1, needs);
+    if (i == p->frees) {
+        need(needs, p->lagged);
+    }
     if (!instr->exchange.blocking && op->move == SW_MOVE_REDUCE) {
         instr->waits[instr->queue] = p->reduced[instr->queue];
         p->reduced[instr->queue] = i + instr->exchange.batch - 1;
     } else if (is_bounded(p, i)) {
         bound_stores(p, i);
     } else if (op->move == SW_MOVE_STORE) {
-        p->lagged = i;
+        p->lagged[instr->queue] = i;
     }
     keep_needed(p, i, needs);
 }
@@ -269,11 +271,10 @@ static void run(struct pass *p, int32_t end)
     const bool is_stage = sw_program_is_stage(p->program, p->options);
     int32_t known[SW_QUEUE_COUNT];
     for (int q = 0; q < SW_QUEUE_COUNT; q++) {
-        known[q] = p->reduced[q] = -1;
+        known[q] = p->reduced[q] = p->lagged[q] = -1;
     }
     p->tail = is_stage ? INT32_MAX : find_tail(p);
-    p->lagged = -1;
-    p->turn = find_turn(p);
+    p->frees = find_last_before_reads(p);
     memset(p->loaded, 0xff, (size_t)p->cells->n * sizeof *p->loaded);
     memset(p->stored, 0xff, (size_t)p->cells->n * sizeof *p->stored);
     for (int32_t i = 0; i < end; i++) {
