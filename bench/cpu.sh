@@ -23,6 +23,7 @@ dtypes=${DTYPES:-bf16 f32}
 rounds=${ROUNDS:-3} steps=${STEPS:-3}
 wrap=${WRAP:-} clip=${CLIP:-1}
 results=$(mktemp) table=$(mktemp)
+[ "$clip" = 1 ] || [ -z "$page" ] || { echo "cpu.sh: CLIP=$clip with PAGE, whose table is clipped to 1" >&2 && exit 2; }
 trap 'rm -f "$results" "$table" "$table.page"' EXIT
 
 field() { sed -n "s/.*\"$1\":\([0-9.]*\).*/\1/p" | tail -n 1; }

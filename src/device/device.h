@@ -306,7 +306,7 @@ bool sw_device_next_other_algorithm(const char **was, const char *is,
  * how to get it. */
 void sw_device_gpu_report(struct sw_str *out);
 
-enum { SW_CPU_DTYPES = 3, SW_CPU_OPS = 5 };
+enum { SW_CPU_DTYPES = 3, SW_CPU_OPS = 6 };
 
 struct sw_cpu_report {
     char cpu[128]; /* model name */

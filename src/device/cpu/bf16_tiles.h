@@ -61,7 +61,9 @@ struct cpu_dot_pack {
 /* A set of microkernels. All but the models need the instructions. */
 struct cpu_dot_kernel {
     const char *name;
-    void (*begin)(void); /* before products in a thread, end after them; or NULL */
+    /* before and after products in a thread; or NULL. `end` also orders stores past the caches
+     * before later ones */
+    void (*begin)(void);
     void (*end)(void);
     void (*block)(const struct cpu_dot *dot);
     void (*pack)(const struct cpu_dot_pack *pack);

@@ -11,7 +11,8 @@
 #include "device/cpu/bf16_tiles.h"
 #include "device/cpu/fast.h"
 
-enum { DOT_PART = 4 * DOT_EDGE }; /* columns of a row that are handed over at once */
+enum { DOT_PART = 4 * DOT_EDGE };      /* columns of a row that are handed over at once */
+enum { DOT_STREAMED_BYTES = 2 << 20 }; /* a larger result leaves the L2 cache before it is read */
 
 struct cpu_dots {
     const struct cpu_dot_kernel *kernel;

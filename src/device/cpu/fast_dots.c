@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole bf16 products: the cut into items, packing, and the loops around the microkernel.
-// Long sums are computed a chunk of terms at a time, and the sums of an item stay in the L2 cache
-// meanwhile, beside the chunk of its columns. The rows of a panel stay in the L1 cache.
+// Long sums are computed a chunk of terms at a time. The sums of an item stay in the L2 cache
+// meanwhile; the chunk of its columns passes through it. The rows of a panel stay in the L1 cache.
 #include "device/cpu/dots.h"
 
 #include <string.h>
 
 /* ---- the cut ---- */
 
-enum { LONG_STEPS = 24 };             /* most steps without chunks: 768 terms */
-enum { CHUNK_STEPS = 16 };            /* steps of a chunk: 512 terms */
-enum { SUMS = 512 * 768 };            /* most sums of an item with chunks: 1.5 MiB */
-enum { RESIDENT_BYTES = 1250 << 10 }; /* most of the packed columns of an item without chunks */
-enum { SHARED_BYTES = 8 << 20 };      /* limit of what is packed for all items */
-enum { ALIASING_BYTES = 2048 };       /* rows so far apart share sets of the L1 cache */
+enum { LONG_STEPS = 24 };  /* most steps without chunks: 768 terms */
+enum { CHUNK_STEPS = 16 }; /* steps of a chunk: 512 terms */
+/* Most sums of an item with chunks, and most of the packed columns of one without: they leave a
+ * part of an L2 cache of 2 MiB to what passes through it. */
+enum { SUMS = 512 * 768, RESIDENT_BYTES = 1250 << 10 };
+enum { SHARED_BYTES = 8 << 20 }; /* limit of what is packed for all items */
+enum { ALIASING_BYTES = 2048 };  /* rows so far apart share sets of the L1 cache */
 
 /* Relative time. An item first loads its columns and its rows from the L3 cache or from memory,
  * which takes as long as multiplying with about 96 rows or columns; so does packing rows that are

@@ -569,6 +569,7 @@ struct backward {
     struct loss_shape s;
     int64_t depth, room; /* rows of a product of dw; rows of all those products */
     bool has_dh, has_dw, has_db;
+    bool dw_streams; /* see struct cpu_epilogue */
     enum sw_dtype dh_dtype, dw_dtype, db_dtype;
     struct backward_chunk chunk[2]; /* for the last chunk; for the others */
     const struct cpu_dot_kernel *kernel;
@@ -671,6 +672,8 @@ static sw_status backward_cut(const struct cpu_device *dev, const struct sw_op_d
     b->room = b->depth > 0 ? sw_ceil_div(b->s.rows, b->depth) * b->depth : 0;
     b->dh_dtype = b->has_dh ? desc->out[0].dtype : SW_F32;
     b->dw_dtype = b->has_dw ? desc->out[1].dtype : SW_F32;
+    b->dw_streams =
+        b->has_dw && sw_shape_bytes(&desc->out[1].shape, b->dw_dtype) > DOT_STREAMED_BYTES;
     b->db_dtype = b->has_db ? desc->out[2].dtype : SW_F32;
     b->kernel = dot_kernel(dev, &b->s);
     if (b->has_dw && b->dw_dtype == SW_F16) {
@@ -975,7 +978,7 @@ static void take_dw(void *ctx, const struct cpu_block *part, const float *c)
                                        .act = SW_ACT_NONE,
                                        .out = dw + (size_t)part->j * sw_dtype_bytes(b->dw_dtype),
                                        .ld_out = b->s.width,
-                                       .streams = true};
+                                       .streams = b->dw_streams};
     sw_cpu_dot_epilogue(&round, c, part->n);
 }
 

@@ -292,8 +292,8 @@ static void query_with(const struct cpu_device *dev, const struct sw_op_desc *de
     out->path = mm.grid[0].path;
 }
 
-/* Own products are faster from so many rows and columns on: 1.1 times where b is transposed, 1.3
- * times where a is. Below, packing takes the gain. */
+/* Own products are faster from so many rows and columns on: 1.1 times where b or a is transposed.
+ * Below, packing takes the gain. */
 enum { OWN_ROWS = 768, OWN_COLUMNS = 512 };
 
 bool sw_cpu_owns_large_f32(const struct cpu_device *dev)

@@ -11,9 +11,6 @@ enum side_of_pieces { COLUMNS, ROWS, TERMS };
  * product costs least in small pieces. */
 enum { ACT_PART = 2 * DOT_EDGE };
 
-/* A larger result leaves the L2 cache before it is read. */
-enum { STREAMED_BYTES = 2 << 20 };
-
 struct matmul {
     struct cpu_dots dots;
     enum side_of_pieces pieces;
@@ -42,7 +39,7 @@ static void describe(const struct sw_op_desc *desc, struct matmul *out)
     out->epilogue.ld_out = out->n;
     out->epilogue.streams =
         (size_t)sw_shape_elems(&desc->out[0].shape) * sw_dtype_bytes(out->epilogue.dtype) >
-        STREAMED_BYTES;
+        DOT_STREAMED_BYTES;
 }
 
 static bool takes(const struct sw_op_desc *desc, const struct matmul *mm)

@@ -207,11 +207,10 @@ static void name_kernels(struct sw_device *dev, struct sw_cpu_report *report)
     static const struct {
         enum sw_op_kind kind;
         bool grad;
-    } ops[SW_CPU_OPS] = {{SW_OP_MATMUL, false},
-                         {SW_OP_ATTENTION, false},
-                         {SW_OP_ATTENTION_GRAD, true},
-                         {SW_OP_LINEAR_CE, false},
-                         {SW_OP_LINEAR_CE_GRAD, true}};
+        const char *name; /* NULL = that of the op */
+    } ops[SW_CPU_OPS] = {{SW_OP_MATMUL, false, NULL},    {SW_OP_MATMUL, false, "matmul, 512 rows"},
+                         {SW_OP_ATTENTION, false, NULL}, {SW_OP_ATTENTION_GRAD, true, NULL},
+                         {SW_OP_LINEAR_CE, false, NULL}, {SW_OP_LINEAR_CE_GRAD, true, NULL}};
     for (size_t i = 0; i < SW_LEN(ops); i++) {
         for (size_t k = 0; k < SW_LEN(report->peak); k++) {
             const enum sw_dtype dtype = report->peak[k].dtype;
@@ -223,13 +222,16 @@ static void name_kernels(struct sw_device *dev, struct sw_cpu_report *report)
             }
             if (i == 0) {
                 desc.in[0] = desc.in[1] = desc.out[0] = square(dtype);
-            } else if (i < 3) {
+            } else if (i == 1) {
+                desc.in[0] = desc.out[0] = view(dtype, SW_SHAPE(TOKENS, WIDTH));
+                desc.in[1] = view(dtype, SW_SHAPE(WIDTH, WIDTH));
+            } else if (i < 4) {
                 attention_op(&op, &desc, dtype, ops[i].grad);
             } else {
                 loss_op(&op, &desc, dtype, ops[i].grad);
             }
             sw_device_query(dev, &desc, &info);
-            report->kernel[i].op = sw_op_name(&op);
+            report->kernel[i].op = ops[i].name ? ops[i].name : sw_op_name(&op);
             snprintf(report->kernel[i].path[k], sizeof report->kernel[i].path[k], "%s",
                      !info.supported ? "none"
                      : info.path     ? info.path
