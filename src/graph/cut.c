@@ -559,6 +559,7 @@ const char *sw_axes_of_positions(const struct sw_op_desc *d, char *text)
 /* Names of n dims: letters, but the dim `whole` has none. */
 static void letters(char *out, int n, int whole)
 {
+    SW_ASSERT(n >= 0 && n <= SW_MAX_RANK);
     for (int d = 0; d < n; d++) {
         out[d] = (char)(d == whole ? WHOLE : 'a' + d);
     }
