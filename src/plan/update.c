@@ -47,10 +47,12 @@ static bool updates_by_norms(const struct sw_plan_options *options)
     return sw_update_facts(options->rule->attrs.kind)->reach == SW_REACH_NORMS;
 }
 
+/* A gradient that is an input of the graph is there before any backward. */
 static bool is_early(const struct sw_ir *ir, const struct sw_plan_options *options,
                      const struct feed *feed)
 {
-    return sw_updates_in_backward(options) && !sw_ir_is_shared(ir, feed->param) &&
+    return sw_updates_in_backward(options) && !sw_ir_is_shared(ir, feed->param) && feed->n > 0 &&
+           ir->values[feed->streams[0]].producer >= 0 &&
            (!options->fp16 || sw_param_leaves(ir, options, feed->param));
 }
 
@@ -660,7 +662,9 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
     }
     sw_status st = sw_ir_status(ir);
     const bool early = sw_norms_in_backward(options);
-    if (st >= 0 && (early || sw_updates_in_forward(options))) {
+    const bool moves =
+        n_before > 0; /* else gradients are inputs, and nothing precedes the update */
+    if (st >= 0 && moves && (early || sw_updates_in_forward(options))) {
         st = move_into_passes(ir, feeds, n_feeds, n_before, early);
     }
     sw_free(feeds);
