@@ -33,12 +33,13 @@ struct job {
 
 static void write_config(const struct job *job, char *config, size_t size)
 {
-    snprintf(
-        config, size,
-        "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"}, "
-        "\"spillway\": {\"threads\": 1, \"kernels\": \"reference\", \"device_memory\": %lld%s%s, \"mesh\": %s}}",
-        job->budget > 0 ? job->budget : 1LL << 40, job->open_batch ? "" : ", \"micro_batches\": 8",
-        job->schedule ? job->schedule : "", job->mesh ? job->mesh : "\"auto\"");
+    snprintf(config, size,
+             "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": \"AdamW\"}, "
+             "\"spillway\": {\"threads\": 1, \"kernels\": \"reference\", "
+             "\"device_memory\": %lld%s%s, \"mesh\": %s}}",
+             job->budget > 0 ? job->budget : 1LL << 40,
+             job->open_batch ? "" : ", \"micro_batches\": 8", job->schedule ? job->schedule : "",
+             job->mesh ? job->mesh : "\"auto\"");
 }
 
 static sw_status open_engine(const struct job *job, sw_comm *comm, sw_engine **out)
