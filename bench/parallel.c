@@ -235,12 +235,13 @@ static sw_status compare_phases(const char *text, const struct sw_plan *plan,
 {
     const struct sw_step *step = &plan->step;
     const size_t n = (size_t)step->n_phases;
-    double *seconds = sw_alloc_zero("bench", 2 * n, sizeof *seconds), *means = seconds + n;
+    double *seconds = sw_alloc_zero("bench", 2 * n, sizeof *seconds);
     bool *ran = sw_alloc_zero("bench", (size_t)plan->programs[0].n_instrs, sizeof *ran);
     struct sw_walk walk;
     sw_free(*out);
     *out = seconds;
     sw_status st = seconds && ran ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of memory for phases");
+    double *means = seconds ? seconds + n : NULL;
     sw_walk_begin(&walk, plan, step->phases, step->n_phases);
     for (const char *line = text; line && st >= 0; line = strchr(line, '\n')) {
         double begin, took;

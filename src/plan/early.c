@@ -68,6 +68,9 @@ sw_status sw_move_into_backward(struct sw_ir *ir, const struct sw_late_ops *late
 {
     struct sw_op_order order;
     const int32_t n_moves = ir->n_ops - n_before;
+    if (n_before == 0) {
+        return SW_OK; /* gradients are inputs: there is no backward */
+    }
     struct move *moves = sw_alloc("plan", ((size_t)n_moves + 1) * sizeof *moves);
     const struct sw_late_ops **late_of =
         sw_alloc_zero("plan", (size_t)n_moves + 1, sizeof *late_of);

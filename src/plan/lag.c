@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores of an update within forward (late_update.c) that lag behind it. Forward reads what such an
 // update needs and stores what it makes, while backward leaves the disk idle. Loads and stores
-// share the disk, so a load passes each store that waits. What still waits when forward has no more
-// loads is written until backward is under way. Stores of what the step moves again do not lag.
+// share the disk, so a load passes each store that waits. What still waits when forward has no
+// more loads is written from then on, and during backward. Stores of what the step moves again
+// do not lag.
 #include <string.h>
 
 #include "plan/private.h"

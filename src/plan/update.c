@@ -662,9 +662,7 @@ sw_status sw_pass_update(struct sw_ir *ir, const struct sw_plan_options *options
     }
     sw_status st = sw_ir_status(ir);
     const bool early = sw_norms_in_backward(options);
-    const bool moves =
-        n_before > 0; /* else gradients are inputs, and nothing precedes the update */
-    if (st >= 0 && moves && (early || sw_updates_in_forward(options))) {
+    if (st >= 0 && (early || sw_updates_in_forward(options))) {
         st = move_into_passes(ir, feeds, n_feeds, n_before, early);
     }
     sw_free(feeds);

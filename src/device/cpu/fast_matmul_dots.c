@@ -38,8 +38,7 @@ static void describe(const struct sw_op_desc *desc, struct matmul *out)
     out->continues = out->continues && out->pieces == TERMS;
     out->epilogue.ld_out = out->n;
     out->epilogue.streams =
-        (size_t)sw_shape_elems(&desc->out[0].shape) * sw_dtype_bytes(out->epilogue.dtype) >
-        DOT_STREAMED_BYTES;
+        sw_shape_bytes(&desc->out[0].shape, out->epilogue.dtype) > DOT_STREAMED_BYTES;
 }
 
 static bool takes(const struct sw_op_desc *desc, const struct matmul *mm)

@@ -220,12 +220,13 @@ static void name_kernels(struct sw_device *dev, struct sw_cpu_report *report)
             for (int o = 0; o < SW_MAX_OUTPUTS; o++) {
                 desc.out[o].shape.rank = -1;
             }
-            if (i == 0) {
-                desc.in[0] = desc.in[1] = desc.out[0] = square(dtype);
-            } else if (i == 1) {
+            const enum sw_op_kind kind = ops[i].kind;
+            if (kind == SW_OP_MATMUL && ops[i].name) {
                 desc.in[0] = desc.out[0] = view(dtype, SW_SHAPE(TOKENS, WIDTH));
                 desc.in[1] = view(dtype, SW_SHAPE(WIDTH, WIDTH));
-            } else if (i < 4) {
+            } else if (kind == SW_OP_MATMUL) {
+                desc.in[0] = desc.in[1] = desc.out[0] = square(dtype);
+            } else if (kind == SW_OP_ATTENTION || kind == SW_OP_ATTENTION_GRAD) {
                 attention_op(&op, &desc, dtype, ops[i].grad);
             } else {
                 loss_op(&op, &desc, dtype, ops[i].grad);
