@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times each kernel of a plan. It is prepared as in the executor, and launched a few times on
-// separate memory. That memory is as large as the plan's persistent and transient memory, up to a
-// limit. Each launch uses the next places in it, so its operands are about as far from the caches
-// as in a step. What a timed kernel has written is overwritten with ordinary numbers, since a
-// kernel that meets NaN may take longer, as sums of squares do.
+// Times each kernel of a plan, in the order of the plan and at the plan's addresses, so that caches
+// hold what they hold in a step. What a transfer or an exchange would bring is overwritten with
+// ordinary numbers, since a kernel that meets NaN may take longer, as sums of squares do. If a step
+// takes long, kernels that have run long enough are left out, and their results are overwritten,
+// too.
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "run/measure.h"
 
-enum {
-    PASSES = 3,
-    LEAST_SAMPLES = 2,
-    MOST_SAMPLES = SW_MOST_LAUNCHES,
-    PAGE = 4096,
-    OPERANDS = SW_MAX_INPUTS + SW_MAX_OUTPUTS
-};
-static const double enough_s = 0.01; /* time per kernel in a pass */
+enum { PASSES = 3, LEAST_SAMPLES = 2, PAGE = 4096, OPERANDS = SW_MAX_INPUTS + SW_MAX_OUTPUTS };
+static const double pass_s = 0.7;    /* short steps are repeated for so long in a pass */
+static const double short_s = 2;     /* a step that takes longer is not run as a whole */
+static const double enough_s = 0.01; /* time per kernel in a pass of a long step */
 static const double long_s = 0.2;    /* kernels that take longer are launched once */
-enum { MOST_OF_REGION = 256 << 20, FILL = 1 << 20 };
+enum { MOST_OF_REGION = 1 << 30, MOST_ROUNDS = 20, FILL = 1 << 20 };
 
 /* ---- clocks ---- */
 
@@ -49,7 +45,9 @@ struct class
     bool first;    /* time in the first micro-step, if that differs */
     uint64_t hash;
     double samples[PASSES], cores;
-    double *launches; /* [PASSES, MOST_SAMPLES] seconds; 0 = there was none */
+    /* of this pass: launches, their seconds, and those of all processors */
+    int n;
+    double seconds, processor;
 };
 
 /* The attributes without the position within the whole tensor, which does not affect time. */
@@ -133,9 +131,8 @@ static struct class class_of(const struct sw_program *program, int32_t i, bool f
 
 /* ---- memory ---- */
 
-/* FIXED: integers, which some kernels use as row indices, and workspace. PASSING: transient
- * numbers. STAYING: persistent numbers. */
-enum region_name { FIXED, PASSING, STAYING, N_REGIONS };
+/* FIXED: integers that may be row indices, and workspace. PLACED: all else, as in the plan. */
+enum region_name { FIXED, PLACED, N_REGIONS };
 
 /* A group of operands that overlap, and are placed together. */
 struct cluster {
@@ -151,7 +148,6 @@ struct place {
 
 struct region { /* a range of the bench's arena */
     size_t begin, bytes;
-    size_t at; /* the next place to use */
 };
 
 struct bench {
@@ -162,6 +158,9 @@ struct bench {
     void *arena, *host;
     struct region regions[N_REGIONS];
     size_t bytes;
+    /* Overwrites what a kernel has written: the region is smaller than the plan's memory, or the
+     * results of several kernels in turn leave the range of f16. */
+    bool overwrites;
     double *scalars;
     void *ordinary;       /* [FILL] numbers on the host */
     double *host_scalars; /* after two times FILL bytes of host memory */
@@ -173,10 +172,10 @@ static const struct sw_view *view_of(const struct sw_op_desc *desc, const struct
     return k < instr->n_in ? &desc->in[k] : &desc->out[k - instr->n_in];
 }
 
-/* True for float dtypes, including 16-bit ones. */
+/* False for what may be an index, which has to be in range. */
 static bool is_number(enum sw_dtype dtype)
 {
-    return sw_dtype_is_float(dtype) || sw_dtype_bytes(dtype) == 2;
+    return dtype != SW_I32;
 }
 
 static bool is_there(const struct sw_operand *operand)
@@ -207,27 +206,22 @@ static void add_to_clusters(struct place *place, struct cluster one)
     place->clusters[place->n++] = one;
 }
 
-/* Groups the operands of a kernel by overlap, each group with its region. */
-static void find_place(const struct sw_plan *plan, const struct class *class, struct place *place)
+/* Groups the operands of the kernel of instruction i by overlap, each group with its region. */
+static void find_place(const struct sw_plan *plan, int32_t i, struct place *place)
 {
     const struct sw_program *program = &plan->programs[0];
-    const struct sw_instr *instr = &program->instrs[class->instr];
+    const struct sw_instr *instr = &program->instrs[i];
     const struct sw_operand *operands = &program->operands[instr->operands];
     const int n = instr->n_in + instr->n_out;
     struct sw_op_desc desc;
     struct sw_op op;
-    sw_program_describe(program, class->instr, &op, &desc);
+    sw_program_describe(program, i, &op, &desc);
     place->n = 0;
     for (int k = 0; k < n; k++) {
-        /* kernels of the host run on persistent memory, such as states */
-        const bool stays = operands[k].tier == SW_TIER_HOST ||
-                           operands[k].offset < plan->persistent_bytes[SW_TIER_DEVICE];
-        const enum region_name region = !is_number(view_of(&desc, instr, k)->dtype) ? FIXED
-                                        : stays                                     ? STAYING
-                                                                                    : PASSING;
+        const bool number = is_number(view_of(&desc, instr, k)->dtype);
         if (is_there(&operands[k])) {
-            add_to_clusters(place,
-                            (struct cluster){operands[k].offset, end_of(&operands[k]), region});
+            add_to_clusters(place, (struct cluster){operands[k].offset, end_of(&operands[k]),
+                                                    number ? PLACED : FIXED});
         }
     }
     for (int k = 0; k < n; k++) {
@@ -247,27 +241,19 @@ static size_t taken(const struct cluster *cluster)
     return sw_round_up(cluster->end - cluster->begin + PAGE, PAGE);
 }
 
-static void add_up(const struct place *place, size_t sums[N_REGIONS])
+/* Sizes FIXED so that any kernel fits; *largest: bytes of the largest group of all. */
+static void fit(const struct bench *b, const struct class *class, size_t *fixed, size_t *largest)
 {
-    memset(sums, 0, N_REGIONS * sizeof *sums);
-    for (int c = 0; c < place->n; c++) {
-        sums[place->clusters[c].region] += taken(&place->clusters[c]);
-    }
-}
-
-/* Sizes the regions so that any kernel fits. */
-static void fit(const struct sw_plan *plan, const struct class *class,
-                struct region regions[N_REGIONS])
-{
+    const struct sw_instr *instr = &b->plan->programs[0].instrs[class->instr];
+    size_t bytes = sw_round_up(instr->about->kernel.workspace_bytes + PAGE, PAGE);
     struct place place;
-    size_t sums[N_REGIONS];
-    find_place(plan, class, &place);
-    add_up(&place, sums);
-    sums[FIXED] += plan->programs[0].instrs[class->instr].about->kernel.workspace_bytes + PAGE;
-    for (int r = 0; r < N_REGIONS; r++) {
-        sums[r] = sw_round_up(sums[r], PAGE);
-        regions[r].bytes = sums[r] > regions[r].bytes ? sums[r] : regions[r].bytes;
+    find_place(b->plan, class->instr, &place);
+    for (int c = 0; c < place.n; c++) {
+        const size_t needs = taken(&place.clusters[c]);
+        bytes += place.clusters[c].region == FIXED ? needs : 0;
+        *largest = needs > *largest ? needs : *largest;
     }
+    *fixed = bytes > *fixed ? bytes : *fixed;
 }
 
 /* Makes numbers that are small in every dtype: halves near 0.01, or 1 for f16. */
@@ -292,29 +278,38 @@ static size_t bytes_of_host(void)
     return 2 * FILL + SW_SCALAR_COUNT * sizeof(double);
 }
 
+/* True if a kernel of the class has an operand in f16. */
+static bool has_f16(const struct bench *b, const struct class *class)
+{
+    const struct sw_program *program = &b->plan->programs[0];
+    const struct sw_instr *instr = &program->instrs[class->instr];
+    struct sw_op_desc desc;
+    struct sw_op op;
+    bool has = false;
+    sw_program_describe(program, class->instr, &op, &desc);
+    for (int k = 0; k < instr->n_in + instr->n_out; k++) {
+        has |= view_of(&desc, instr, k)->dtype == SW_F16;
+    }
+    return has;
+}
+
 /* Sizes the regions for the plan and for each class, then allocates and fills the memory. */
 static sw_status open_bench(const struct class *classes, int n, struct bench *b)
 {
-    const struct sw_plan *plan = b->plan;
+    const enum sw_tier tier = b->queue == SW_QUEUE_HOST ? SW_TIER_HOST : SW_TIER_DEVICE;
+    const size_t has = b->plan->tier_bytes[tier];
     struct sw_device *dev = b->dev;
+    size_t fixed = 0, largest = 0;
     void *mem = NULL;
-    size_t has[N_REGIONS] = {0, plan->programs[0].peak.bytes[SW_TIER_DEVICE],
-                             plan->persistent_bytes[SW_TIER_DEVICE]};
-    if (b->queue == SW_QUEUE_HOST) {
-        has[PASSING] = 0;
-        has[STAYING] = plan->tier_bytes[SW_TIER_HOST];
-    }
-    for (int r = 0; r < N_REGIONS; r++) {
-        b->regions[r].bytes = sw_round_up(has[r] < MOST_OF_REGION ? has[r] : MOST_OF_REGION, PAGE);
-    }
+    b->overwrites = has > MOST_OF_REGION;
     for (int i = 0; i < n; i++) {
-        fit(plan, &classes[i], b->regions);
+        fit(b, &classes[i], &fixed, &largest);
+        b->overwrites |= has_f16(b, &classes[i]);
     }
-    b->bytes = PAGE;
-    for (int r = 0; r < N_REGIONS; r++) {
-        b->regions[r].begin = b->bytes - PAGE;
-        b->bytes += b->regions[r].bytes;
-    }
+    const size_t placed = sw_round_up(has < MOST_OF_REGION ? has : MOST_OF_REGION, PAGE);
+    b->regions[FIXED] = (struct region){0, fixed};
+    b->regions[PLACED] = (struct region){fixed, placed + largest};
+    b->bytes = fixed + placed + largest;
     SW_TRY(dev->ops->stream_open(dev, &b->on));
     SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, b->bytes, &b->arena));
     SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, bytes_of_host(), &b->host));
@@ -340,7 +335,7 @@ static void close_bench(struct bench *b)
 /* ---- one kernel ---- */
 
 struct launch {
-    const struct class *class;
+    bool first;      /* in the first micro-step */
     struct sw_op op; /* borrowed by desc */
     struct sw_op_desc desc;
     const struct sw_instr *instr;
@@ -351,45 +346,41 @@ struct launch {
     void *workspace;
 };
 
-static void describe_launch(const struct bench *b, const struct class *class, struct launch *l)
+/* The place in memory of bytes that the plan has at `begin`: the same, if there is room for all. */
+static char *placed(const struct bench *b, size_t begin, size_t bytes)
 {
-    const struct sw_program *program = &b->plan->programs[0];
-    *l = (struct launch){.class = class, .instr = &program->instrs[class->instr]};
-    l->operands = &program->operands[l->instr->operands];
-    sw_program_describe(program, class->instr, &l->op, &l->desc);
-    find_place(b->plan, class, &l->place);
+    const struct region *r = &b->regions[PLACED];
+    const size_t page = begin / PAGE * PAGE;
+    return (char *)b->arena + r->begin + page % (r->bytes - bytes + PAGE) + begin % PAGE;
 }
 
-static char *next_place(struct bench *b, enum region_name region, size_t bytes)
+/* Sets the addresses of a launch. Each group of operands keeps its offset within a page. */
+static void set_addresses(const struct bench *b, struct launch *l)
 {
-    struct region *r = &b->regions[region];
-    char *place = (char *)b->arena + r->begin + r->at;
-    r->at += bytes;
-    return place;
-}
-
-/* Places the operands of a launch after those of the one before, so that they are in no cache. Each
- * group keeps its offset within a page. */
-static void set_addresses(struct bench *b, struct launch *l)
-{
-    char *bases[OPERANDS];
-    size_t sums[N_REGIONS];
-    add_up(&l->place, sums);
-    b->regions[FIXED].at = 0;
-    for (int r = PASSING; r < N_REGIONS; r++) { /* all regions of a launch are adjacent */
-        b->regions[r].at = b->regions[r].at + sums[r] > b->regions[r].bytes ? 0 : b->regions[r].at;
-    }
+    char *bases[OPERANDS], *fixed = (char *)b->arena + b->regions[FIXED].begin;
     for (int c = 0; c < l->place.n; c++) {
         const struct cluster *cluster = &l->place.clusters[c];
-        bases[c] = next_place(b, cluster->region, taken(cluster)) + cluster->begin % PAGE;
+        const size_t bytes = taken(cluster);
+        const bool stays = cluster->region == FIXED;
+        bases[c] = stays ? fixed + cluster->begin % PAGE : placed(b, cluster->begin, bytes);
+        fixed += stays ? bytes : 0;
     }
     for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
         const int c = l->place.cluster[k];
         l->at[k] = c < 0 ? NULL : bases[c] + (l->operands[k].offset - l->place.clusters[c].begin);
     }
-    l->workspace = l->instr->workspace < 0
-                       ? NULL
-                       : next_place(b, FIXED, l->instr->about->kernel.workspace_bytes);
+    l->workspace = l->instr->workspace < 0 ? NULL : fixed;
+}
+
+/* The launch of the kernel of instruction i, without a kernel. */
+static void describe_launch(const struct bench *b, int32_t i, bool first, struct launch *l)
+{
+    const struct sw_program *program = &b->plan->programs[0];
+    *l = (struct launch){.instr = &program->instrs[i], .first = first};
+    l->operands = &program->operands[l->instr->operands];
+    sw_program_describe(program, i, &l->op, &l->desc);
+    find_place(b->plan, i, &l->place);
+    set_addresses(b, l);
 }
 
 /* Fewest rows of all tables that the kernel's indices may refer to. */
@@ -447,11 +438,10 @@ static sw_status set_scalars(struct bench *b, bool first)
     return b->dev->ops->stream_wait(b->dev, b->on);
 }
 
-/* Times one launch of a kernel at the next places in memory. */
+/* Times one launch of a kernel. */
 static sw_status launch(struct bench *b, struct launch *l, double *out_s)
 {
-    set_addresses(b, l);
-    SW_TRY(set_scalars(b, l->class->first));
+    SW_TRY(set_scalars(b, l->first));
     const double begin = sw_now_s();
     SW_TRY(sw_device_launch(b->dev, b->on, l->kernel, l->at, l->at + l->instr->n_in, l->workspace,
                             b->scalars));
@@ -460,87 +450,75 @@ static sw_status launch(struct bench *b, struct launch *l, double *out_s)
     return SW_OK;
 }
 
-/* Number of launches after which all addresses come again: those to the end of each region, and a
- * round from its beginning. */
-static int64_t round_of(const struct bench *b, const struct launch *l)
+/* Overwrites what the kernel has written, or would write. */
+static sw_status overwrite(struct bench *b, struct launch *l)
 {
-    size_t sums[N_REGIONS];
-    int64_t most = 1;
-    add_up(&l->place, sums);
-    for (int r = PASSING; r < N_REGIONS; r++) {
-        const size_t round = sums[r] > 0 ? b->regions[r].bytes / sums[r] + 1 : 0;
-        most = sw_max_i64(most, 2 * (int64_t)round);
-    }
-    return most;
-}
-
-/* Overwrites the outputs of the last n launches, the first of which began at `at`. */
-static sw_status restore(struct bench *b, struct launch *l, const size_t at[N_REGIONS], int n)
-{
-    const int64_t distinct = sw_min_i64(n, round_of(b, l));
-    for (int r = 0; r < N_REGIONS; r++) {
-        b->regions[r].at = at[r];
-    }
-    for (int64_t i = 0; i < distinct; i++) {
-        set_addresses(b, l);
-        for (int k = l->instr->n_in; k < l->instr->n_in + l->instr->n_out; k++) {
-            if (l->at[k] && is_number(view_of(&l->desc, l->instr, k)->dtype)) {
-                SW_TRY(fill(b, l->at[k], l->operands[k].bytes));
-            }
+    for (int k = l->instr->n_in; k < l->instr->n_in + l->instr->n_out; k++) {
+        if (l->at[k] && is_number(view_of(&l->desc, l->instr, k)->dtype)) {
+            SW_TRY(fill(b, l->at[k], l->operands[k].bytes));
         }
     }
     return SW_OK;
 }
 
-/* Launches a kernel until it has run long enough. The cost is the mean, without the first launch: a
- * step has slow launches, too. */
-static sw_status sample(struct bench *b, struct launch *l, int ranks, double *launches,
-                        struct sw_cost *out)
+/* Overwrites what a transfer or an exchange moves on the device. */
+static sw_status overwrite_moved(struct bench *b, const struct sw_instr *instr)
 {
-    double sum = 0, first = 0;
-    size_t at[N_REGIONS];
-    int n = 0;
-    set_addresses(b, l);
-    for (int r = 0; r < N_REGIONS; r++) {
-        at[r] = b->regions[r].at;
-    }
-    for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
-        const enum sw_dtype dtype = view_of(&l->desc, l->instr, k)->dtype;
-        if (l->at[k] && !is_number(dtype)) {
-            SW_TRY(fill_indices(b, l, k));
+    const struct sw_operand *operands = &b->plan->programs[0].operands[instr->operands];
+    for (int k = 0; k < instr->n_in; k++) {
+        if (operands[k].tier == SW_TIER_DEVICE && operands[k].bytes > 0) {
+            const size_t room = b->regions[PLACED].bytes - 2 * PAGE;
+            const size_t bytes = operands[k].bytes < room ? operands[k].bytes : room;
+            SW_TRY(fill(b, placed(b, operands[k].offset, bytes + PAGE), bytes));
         }
     }
-    SW_TRY(launch(b, l, &first));
-    const struct sw_stopwatch begin = sw_stopwatch_start();
-    do {
-        SW_TRY(launch(b, l, &launches[n]));
-        sum += launches[n++];
-    } while (n < MOST_SAMPLES && (n < LEAST_SAMPLES || sum < enough_s) && sum < long_s);
-    *out = sw_stopwatch_cost(&begin, ranks);
-    out->cores = fmin(out->cores, (double)sw_cpu_count() / ranks);
-    out->seconds = sum / n;
-    return restore(b, l, at, n + 1);
+    return SW_OK;
 }
 
-/* Times a class in a pass. If its kernel is slow, later passes repeat the first time. */
-static sw_status time_class(struct bench *b, struct class *class, int pass, int ranks)
+static sw_status fill_all_indices(struct bench *b, const struct launch *l)
 {
-    struct sw_cost cost = {0};
-    if (pass > 0 && class->samples[0] > long_s) {
-        class->samples[pass] = class->samples[0];
-        class->launches[(ptrdiff_t)pass * MOST_SAMPLES] = class->samples[0];
-        class->cores += class->cores / pass;
-        return SW_OK;
+    for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
+        const enum sw_dtype dtype = view_of(&l->desc, l->instr, k)->dtype;
+        SW_TRY(l->at[k] && !is_number(dtype) ? fill_indices(b, l, k) : SW_OK);
     }
-    struct launch l;
-    describe_launch(b, class, &l);
-    SW_TRY(sw_device_prepare(b->dev, &l.desc, &l.kernel));
-    const sw_status st =
-        sample(b, &l, ranks, class->launches + (ptrdiff_t)pass * MOST_SAMPLES, &cost);
-    class->samples[pass] = cost.seconds;
-    class->cores += cost.cores / PASSES;
-    b->dev->ops->release(b->dev, l.kernel);
-    return st;
+    return SW_OK;
+}
+
+/* One measurement: what all its passes use. */
+struct timing {
+    struct bench *b;
+    sw_comm *meet;
+    struct class *classes;   /* [n] */
+    struct launch *of_class; /* [n] with kernels */
+    int32_t (*of)[2];        /* [n_instrs] the class in the first and in a later micro-step */
+    const struct sw_machine_rates *given;
+    int n, ranks;
+    bool whole; /* runs every kernel of a step */
+    /* [n_spans] seconds of kernels from one meeting of the ranks to the next, in all passes */
+    double *spans;
+    size_t n_spans;
+};
+
+/* Launches a kernel of a class, and adds its time. */
+static sw_status time_launch(const struct timing *t, struct class *class, struct launch *l)
+{
+    struct bench *b = t->b;
+    double seconds;
+    SW_TRY(fill_all_indices(b, l));
+    const struct sw_stopwatch begin = sw_stopwatch_start();
+    SW_TRY(launch(b, l, &seconds));
+    const struct sw_cost cost = sw_stopwatch_cost(&begin, t->ranks);
+    class->n++;
+    class->seconds += seconds;
+    class->processor += seconds * fmin(cost.cores, (double)sw_cpu_count() / t->ranks);
+    t->spans[t->n_spans] += seconds;
+    return b->overwrites ? overwrite(b, l) : SW_OK;
+}
+
+/* A kernel does not run. Where results are overwritten, ordinary numbers are there already. */
+static sw_status leave_out(struct bench *b, struct launch *l)
+{
+    return b->overwrites ? SW_OK : overwrite(b, l);
 }
 
 /* ---- timing all kernels ---- */
@@ -575,16 +553,140 @@ static int classify(const struct bench *b, const struct sw_machine_rates *given,
     return n;
 }
 
+/* True if the class has run enough in this pass. Before the first pass, one launch is. */
+static bool has_enough(const struct class *class, int pass)
+{
+    const bool is_long = class->n > 0 && class->seconds > long_s * class->n;
+    if (pass < 0) {
+        return class->n > 0;
+    }
+    return is_long || (pass > 0 && class->samples[0] > long_s) ||
+           (class->n >= LEAST_SAMPLES && class->seconds >= enough_s);
+}
+
+/* True for an exchange at which ranks that compute the same meet: each waits for the slowest. Stages
+ * of a pipeline have none. */
+static bool is_meeting(const struct sw_instr *instr)
+{
+    return instr->verb >= SW_VERB_REDUCE && instr->verb != SW_VERB_MERGE &&
+           instr->verb != SW_VERB_SEND && instr->verb != SW_VERB_RECV && instr->exchange.batch > 0;
+}
+
+static sw_status time_instr(struct timing *t, int32_t i, int later, int pass)
+{
+    struct bench *b = t->b;
+    const struct sw_instr *instr = &b->plan->programs[0].instrs[i];
+    struct launch l;
+    if (t->meet && is_meeting(instr)) {
+        t->n_spans++;
+        SW_TRY(sw_comm_barrier(t->meet, "a measurement goes on"));
+    }
+    if (instr->verb != SW_VERB_KERNEL) {
+        const bool moves = b->queue == SW_QUEUE_COMPUTE && !b->overwrites;
+        return moves ? overwrite_moved(b, instr) : SW_OK;
+    }
+    if (instr->queue != b->queue) {
+        return SW_OK;
+    }
+    describe_launch(b, i, !later, &l);
+    if (!is_wanted(b, i, t->given)) {
+        return leave_out(b, &l);
+    }
+    struct class *class = &t->classes[t->of[i][later]];
+    l.kernel = t->of_class[t->of[i][later]].kernel;
+    const bool enough = (pass < 0 || !t->whole) && has_enough(class, pass);
+    return enough ? leave_out(b, &l) : time_launch(t, class, &l);
+}
+
+/* Runs the kernels of two micro-steps, the first one and a later one, each with an update. */
+static sw_status run_round(struct timing *t, int pass)
+{
+    const int32_t n = t->b->plan->programs[0].n_instrs;
+    for (int32_t i = 0; i < 2 * n; i++) {
+        SW_TRY(time_instr(t, i % n, i >= n, pass));
+    }
+    return SW_OK;
+}
+
+/* Ends a pass: the means of its launches. */
+static void end_pass(const struct timing *t, int pass)
+{
+    for (int k = 0; k < t->n; k++) {
+        struct class *class = &t->classes[k];
+        if (class->n > 0) {
+            class->samples[pass] = class->seconds / class->n;
+            class->cores += class->processor / class->seconds / PASSES;
+        } else { /* it is slow, and has run in the first pass */
+            class->samples[pass] = class->samples[0];
+            class->cores += class->cores / pass;
+        }
+    }
+}
+
+static void begin_pass(const struct timing *t)
+{
+    for (int k = 0; k < t->n; k++) {
+        t->classes[k].n = 0;
+        t->classes[k].seconds = t->classes[k].processor = 0;
+    }
+}
+
+/* Seconds of a round by the launches so far, on the slowest rank. */
+static sw_status estimate_round(const struct timing *t, double *out)
+{
+    double sum = 0, *all = sw_alloc("run", (size_t)t->ranks * sizeof *all);
+    SW_TRY_ALLOC(all, "times of all ranks");
+    for (int32_t i = 0; i < t->b->plan->programs[0].n_instrs; i++) {
+        for (int later = 0; later < 2 && is_wanted(t->b, i, t->given); later++) {
+            const struct class *class = &t->classes[t->of[i][later]];
+            sum += class->seconds / fmax(1, class->n);
+        }
+    }
+    all[0] = sum;
+    const sw_status st =
+        t->meet ? sw_comm_all_gather(t->meet, &sum, all, sizeof sum, "a measurement") : SW_OK;
+    *out = 0;
+    for (int r = 0; r < t->ranks && st >= 0; r++) {
+        *out = fmax(*out, all[r]);
+    }
+    sw_free(all);
+    return st;
+}
+
+/* Memory for the spans of so many rounds; none has begun. */
+static sw_status make_spans(struct timing *t, int rounds)
+{
+    const struct sw_program *program = &t->b->plan->programs[0];
+    size_t meetings = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        meetings += is_meeting(&program->instrs[i]);
+    }
+    sw_free(t->spans);
+    t->n_spans = 0;
+    t->spans = sw_alloc_zero("run", 2 * meetings * (size_t)rounds + 1, sizeof *t->spans);
+    SW_TRY_ALLOC(t->spans, "times between meetings");
+    return SW_OK;
+}
+
 /* Repeats passes over all kernels, so that each is timed several times: a processor may be slower
  * for a while, since others use its memory or its other half. */
-static sw_status time_all(struct bench *b, sw_comm *meet, struct class *classes, int n)
+static sw_status time_all(struct timing *t)
 {
-    const int ranks = meet ? sw_comm_size(meet) : 1;
-    for (int k = 0; k < PASSES * n; k++) {
-        if (meet) {
-            SW_TRY(sw_comm_barrier(meet, "a measurement begins"));
+    double seconds;
+    SW_TRY(t->meet ? sw_comm_barrier(t->meet, "a measurement begins") : SW_OK);
+    SW_TRY(make_spans(t, 1));
+    SW_TRY(run_round(t, -1));
+    SW_TRY(estimate_round(t, &seconds));
+    t->whole = seconds < short_s;
+    const int rounds =
+        t->whole ? (int)fmax(1, fmin(MOST_ROUNDS, ceil(pass_s / fmax(seconds, 1e-6)))) : 1;
+    SW_TRY(make_spans(t, PASSES * rounds));
+    for (int pass = 0; pass < PASSES; pass++) {
+        begin_pass(t);
+        for (int r = 0; r < rounds; r++) {
+            SW_TRY(run_round(t, pass));
         }
-        SW_TRY(time_class(b, &classes[k % n], k / n, ranks));
+        end_pass(t, pass);
     }
     return SW_OK;
 }
@@ -598,102 +700,76 @@ static double mean_of(const double *values, int n)
     return sum / n;
 }
 
-/* Exchanges at which ranks that compute the same meet: each waits for the slowest. Stages of a
- * pipeline have none. */
-static int64_t count_meetings(const struct sw_program *program)
+double sw_slowest_over_mean(const double *seconds, size_t n, int ranks)
 {
-    int64_t n = 0;
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        const enum sw_verb verb = program->instrs[i].verb;
-        n += verb >= SW_VERB_REDUCE && verb != SW_VERB_MERGE && verb != SW_VERB_SEND &&
-             verb != SW_VERB_RECV && program->instrs[i].exchange.batch > 0;
-    }
-    return n;
-}
-
-/* Seconds that ranks compute between two meetings; 0 = they do not meet. */
-static double seconds_between(const struct bench *b, const struct class *classes, int32_t (*of)[2],
-                              const struct sw_machine_rates *given)
-{
-    const struct sw_program *program = &b->plan->programs[0];
-    const int64_t n = count_meetings(program);
-    double sum = 0;
-    for (int32_t i = 0; i < program->n_instrs; i++) {
-        sum += is_wanted(b, i, given) ? mean_of(classes[of[i][1]].samples, PASSES) : 0;
-    }
-    return n > 0 ? sum / (double)n : 0;
-}
-
-/* Seconds of launches first .. end - 1 on the slowest rank; 0 = one of them has not that many. at:
- * of the first launch on rank 0 */
-static double slowest(const struct sw_launches *g, size_t at, int first, int end)
-{
-    double most = 0;
-    for (int r = 0; r < g->ranks; r++) {
-        const double *launches = g->seconds + (size_t)r * g->stride + at;
-        double sum = 0;
-        for (int k = first; k < end; k++) {
-            if (launches[k] <= 0) {
-                return 0;
-            }
-            sum += launches[k];
+    double slowest = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        double most = 0;
+        for (int r = 0; r < ranks; r++) {
+            most = fmax(most, seconds[(size_t)r * n + i]);
+            sum += seconds[(size_t)r * n + i];
         }
-        most = fmax(most, sum);
+        slowest += most;
     }
-    return most;
+    return sum > 0 ? slowest * ranks / sum : 1;
 }
 
-double sw_launches_mean(const struct sw_launches *g, size_t at, int each)
+/* Agrees on the times of all ranks: the mean, and what they take longer because they wait for the
+ * slowest whenever they meet. */
+static sw_status agree(const struct timing *t)
 {
-    double sum = 0, one;
-    int n = 0;
-    for (; n + each <= MOST_SAMPLES && (one = slowest(g, at, n, n + each)) > 0; n += each) {
-        sum += one;
+    const size_t passes = (size_t)t->n * PASSES, n = t->n_spans;
+    double *mine = sw_alloc("run", (passes + n + 1) * sizeof *mine);
+    double *all = sw_alloc("run", (size_t)t->ranks * (passes + n + 1) * sizeof *all);
+    sw_status st = mine && all ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
+    for (size_t i = 0; i < passes && st >= 0; i++) {
+        mine[i] = t->classes[i / PASSES].samples[i % PASSES];
     }
-    return n > 0 ? sum / n : each > 1 ? sw_launches_mean(g, at, each - 1) : 0;
-}
-
-/* Agrees on the times of all ranks: those of the slowest if ranks meet, else the mean. */
-static sw_status agree(const struct bench *b, sw_comm *meet, const struct sw_machine_rates *given,
-                       struct class *classes, int n, int32_t (*of)[2])
-{
-    const size_t passes = (size_t)n * PASSES, stride = passes * (MOST_SAMPLES + 1);
-    struct sw_launches g = {.stride = stride, .ranks = sw_comm_size(meet)};
-    double *all = sw_alloc("run", (size_t)g.ranks * stride * sizeof *all);
-    SW_TRY_ALLOC(all, "measurements of all ranks");
-    g.seconds = all;
-    for (size_t i = 0; i < passes; i++) { /* after the launches */
-        classes[0].launches[passes * MOST_SAMPLES + i] = classes[i / PASSES].samples[i % PASSES];
-    }
-    const sw_status st = sw_comm_all_gather(meet, classes[0].launches, all, stride * sizeof *all,
-                                            "measurements of all ranks");
+    st = st < 0 ? st
+                : sw_comm_all_gather(t->meet, mine, all, passes * sizeof *mine,
+                                     "measurements of all ranks");
     for (size_t i = 0; i < passes && st >= 0; i++) {
         double sum = 0;
-        for (int r = 0; r < g.ranks; r++) {
-            sum += all[(size_t)r * stride + passes * MOST_SAMPLES + i];
+        for (int r = 0; r < t->ranks; r++) {
+            sum += all[(size_t)r * passes + i];
         }
-        classes[i / PASSES].samples[i % PASSES] = sum / g.ranks;
+        t->classes[i / PASSES].samples[i % PASSES] = sum / t->ranks;
     }
-    const double between = st < 0 ? 0 : seconds_between(b, classes, of, given);
-    for (size_t i = 0; i < passes && between > 0; i++) {
-        double *seconds = &classes[i / PASSES].samples[i % PASSES];
-        const int each = (int)fmax(1, fmin(MOST_SAMPLES, between / *seconds));
-        const double met = sw_launches_mean(&g, i * MOST_SAMPLES, each);
-        *seconds = met > 0 ? met : *seconds;
+    st = st < 0 || n == 0 ? st
+                          : sw_comm_all_gather(t->meet, t->spans, all, n * sizeof *t->spans,
+                                               "measurements of all ranks");
+    const double slower = st < 0 ? 1 : sw_slowest_over_mean(all, n, t->ranks);
+    for (size_t i = 0; i < passes && st >= 0; i++) {
+        t->classes[i / PASSES].samples[i % PASSES] *= slower;
     }
+    sw_free(mine);
     sw_free(all);
     return st;
 }
 
-/* Memory for the launches of all classes, and a time of each pass; NULL = there is none. */
-static double *make_launches(struct class *classes, int n)
+/* Prepares a kernel of each class, and times all. */
+static sw_status prepare_and_time(struct timing *t)
 {
-    double *launches =
-        sw_alloc_zero("run", (size_t)n * PASSES * (MOST_SAMPLES + 1) + 1, sizeof *launches);
-    for (int k = 0; k < n && launches; k++) {
-        classes[k].launches = launches + (size_t)k * PASSES * MOST_SAMPLES;
+    struct sw_device *dev = t->b->dev;
+    sw_status st = SW_OK;
+    t->of_class = sw_alloc_zero("run", (size_t)t->n, sizeof *t->of_class);
+    SW_TRY_ALLOC(t->of_class, "kernels to measure");
+    for (int k = 0; k < t->n; k++) {
+        struct launch *l = &t->of_class[k];
+        describe_launch(t->b, t->classes[k].instr, t->classes[k].first, l);
+        SW_TRY_OR(close, sw_device_prepare(dev, &l->desc, &l->kernel));
     }
-    return launches;
+    SW_TRY_OR(close, time_all(t));
+    SW_TRY_OR(close, t->meet ? agree(t) : SW_OK);
+close:
+    for (int k = 0; k < t->n; k++) {
+        if (t->of_class[k].kernel) {
+            dev->ops->release(dev, t->of_class[k].kernel);
+        }
+    }
+    sw_free(t->of_class);
+    sw_free(t->spans);
+    return st;
 }
 
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
@@ -706,19 +782,22 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
     struct bench b = {.plan = plan, .queue = queue, .dev = dev};
     sw_status st = classes && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
     const int n = st < 0 ? 0 : classify(&b, given, classes, of);
-    double *launches = make_launches(classes, n);
-    st = st < 0 || launches ? st : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
     if (n > 0 && st >= 0) {
         st = dev ? open_bench(classes, n, &b)
                  : SW_FAIL(SW_E_ARG, "the plan has kernels of the host and no device to measure "
                                      "them on");
-        st = st < 0 ? st : time_all(&b, meet, classes, n);
-        st = st < 0 || !meet ? st : agree(&b, meet, given, classes, n, of);
+        struct timing t = {.b = &b,
+                           .meet = meet,
+                           .classes = classes,
+                           .of = of,
+                           .given = given,
+                           .n = n,
+                           .ranks = meet ? sw_comm_size(meet) : 1};
+        st = st < 0 ? st : prepare_and_time(&t);
     }
-    if (n > 0 && launches && dev) {
+    if (n > 0 && dev) {
         close_bench(&b);
     }
-    sw_free(launches);
     for (int32_t i = 0; i < n_instrs && st >= 0; i++) {
         for (int later = 0; later < 2 && is_wanted(&b, i, given); later++) {
             const struct class *class = &classes[of[i][later]];
@@ -748,7 +827,7 @@ static sw_status run_until(struct bench *b, const struct class *classes, struct 
 {
     double seconds;
     for (int k = 0; k < n; k++) {
-        describe_launch(b, &classes[k], &launches[k]);
+        describe_launch(b, classes[k].instr, classes[k].first, &launches[k]);
         SW_TRY(takes_integers(&launches[k])
                    ? SW_OK
                    : sw_device_prepare(b->dev, &launches[k].desc, &launches[k].kernel));
