@@ -564,8 +564,8 @@ static bool has_enough(const struct class *class, int pass)
            (class->n >= LEAST_SAMPLES && class->seconds >= enough_s);
 }
 
-/* True for an exchange at which ranks that compute the same meet: each waits for the slowest. Stages
- * of a pipeline have none. */
+/* True for an exchange at which ranks that compute the same meet: each waits for the slowest.
+ * Stages of a pipeline have none. */
 static bool is_meeting(const struct sw_instr *instr)
 {
     return instr->verb >= SW_VERB_REDUCE && instr->verb != SW_VERB_MERGE &&
