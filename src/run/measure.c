@@ -633,7 +633,7 @@ static void compute_until(double end)
     }
 }
 
-/* Means, in seconds. Without a queue, no thread sleeps. */
+/* Sums or means, in seconds. Without a queue, no thread sleeps. */
 struct ring_times {
     double without; /* of a job without a queue */
     double issue;   /* of handing it over */
@@ -658,7 +658,9 @@ static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
         const double begin = sw_now_s();
         SW_TRY(sw_queues_issue(queues, SW_QUEUE_COMM, &job));
         sum->issue += sw_now_s() - begin;
-        compute_until(what->from ? begin + 2 * compute_s : begin);
+        if (what->from) {
+            compute_until(begin + 2 * compute_s);
+        }
         SW_TRY(sw_queues_order(queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter));
         SW_TRY(dev->ops->stream_wait(dev, on));
         sum->both += sw_now_s() - begin;

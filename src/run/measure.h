@@ -21,8 +21,8 @@ struct sw_cost sw_stopwatch_cost(const struct sw_stopwatch *begin, int ranks);
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
                              sw_comm *meet, const struct sw_machine_rates *given,
                              struct sw_cost (*out)[2]);
-/* How much longer ranks take that wait for the slowest at each of n meetings than one that never
- * waits. seconds: [ranks, n] from one meeting to the next */
+/* The factor by which waiting for the slowest rank at each of n meetings slows ranks down, over
+ * their mean without waiting. seconds: [ranks, n] from one meeting to the next */
 double sw_slowest_over_mean(const double *seconds, size_t n, int ranks);
 
 /* Runs kernels of the first program on their own memory until *stop, after all of `meet` have met.

@@ -15,7 +15,7 @@ static const double pass_s = 0.7;    /* short steps are repeated for so long in 
 static const double short_s = 2;     /* a step that takes longer is not run as a whole */
 static const double enough_s = 0.01; /* time per kernel in a pass of a long step */
 static const double long_s = 0.2;    /* kernels that take longer are launched once */
-enum { MOST_OF_REGION = 1 << 30, MOST_ROUNDS = 20, FILL = 1 << 20 };
+enum { MOST_OF_PLAN = 1 << 30, MOST_ROUNDS = 20, FILL = 1 << 20 };
 
 /* ---- clocks ---- */
 
@@ -131,13 +131,10 @@ static struct class class_of(const struct sw_program *program, int32_t i, bool f
 
 /* ---- memory ---- */
 
-/* FIXED: integers that may be row indices, and workspace. PLACED: all else, as in the plan. */
-enum region_name { FIXED, PLACED, N_REGIONS };
-
 /* A group of operands that overlap, and are placed together. */
 struct cluster {
     size_t begin, end; /* in the plan's arena */
-    enum region_name region;
+    bool has_indices;  /* it has integers that may be row indices */
 };
 
 struct place {
@@ -146,19 +143,15 @@ struct place {
     int n;
 };
 
-struct region { /* a range of the bench's arena */
-    size_t begin, bytes;
-};
-
 struct bench {
     const struct sw_plan *plan;
     enum sw_queue queue; /* queue whose kernels run: the device's, or the host's */
     struct sw_device *dev;
     struct sw_stream_queue *on;
     void *arena, *host;
-    struct region regions[N_REGIONS];
-    size_t bytes;
-    /* Overwrites what a kernel has written: the region is smaller than the plan's memory, or the
+    /* The arena begins with `fixed` bytes for indices and workspace. The rest is as in the plan. */
+    size_t fixed, bytes;
+    /* Overwrites what a kernel has written: the arena is smaller than the plan's memory, or the
      * results of several kernels in turn leave the range of f16. */
     bool overwrites;
     double *scalars;
@@ -196,7 +189,7 @@ static void add_to_clusters(struct place *place, struct cluster one)
         if (one.begin < c->end && c->begin < one.end) {
             one.begin = c->begin < one.begin ? c->begin : one.begin;
             one.end = c->end > one.end ? c->end : one.end;
-            one.region = c->region < one.region ? c->region : one.region;
+            one.has_indices |= c->has_indices;
             *c = place->clusters[--place->n];
             i = 0;
         } else {
@@ -206,7 +199,8 @@ static void add_to_clusters(struct place *place, struct cluster one)
     place->clusters[place->n++] = one;
 }
 
-/* Groups the operands of the kernel of instruction i by overlap, each group with its region. */
+/* Groups the operands of the kernel of instruction i by overlap. Notes which groups have
+ * indices. */
 static void find_place(const struct sw_plan *plan, int32_t i, struct place *place)
 {
     const struct sw_program *program = &plan->programs[0];
@@ -220,8 +214,8 @@ static void find_place(const struct sw_plan *plan, int32_t i, struct place *plac
     for (int k = 0; k < n; k++) {
         const bool number = is_number(view_of(&desc, instr, k)->dtype);
         if (is_there(&operands[k])) {
-            add_to_clusters(place, (struct cluster){operands[k].offset, end_of(&operands[k]),
-                                                    number ? PLACED : FIXED});
+            add_to_clusters(place,
+                            (struct cluster){operands[k].offset, end_of(&operands[k]), !number});
         }
     }
     for (int k = 0; k < n; k++) {
@@ -234,15 +228,15 @@ static void find_place(const struct sw_plan *plan, int32_t i, struct place *plac
     }
 }
 
-/* Bytes that a group takes in its region: whole pages, and one more for its offset within a
+/* Bytes that a group takes: whole pages, and one more for its offset within a
  * page. */
 static size_t taken(const struct cluster *cluster)
 {
     return sw_round_up(cluster->end - cluster->begin + PAGE, PAGE);
 }
 
-/* Sizes FIXED so that any kernel fits; *largest: bytes of the largest group of all. */
-static void fit(const struct bench *b, const struct class *class, size_t *fixed, size_t *largest)
+/* Makes `fixed` large enough for a kernel; *largest: bytes of the largest group of all. */
+static void fit(struct bench *b, const struct class *class, size_t *largest)
 {
     const struct sw_instr *instr = &b->plan->programs[0].instrs[class->instr];
     size_t bytes = sw_round_up(instr->about->kernel.workspace_bytes + PAGE, PAGE);
@@ -250,10 +244,10 @@ static void fit(const struct bench *b, const struct class *class, size_t *fixed,
     find_place(b->plan, class->instr, &place);
     for (int c = 0; c < place.n; c++) {
         const size_t needs = taken(&place.clusters[c]);
-        bytes += place.clusters[c].region == FIXED ? needs : 0;
+        bytes += place.clusters[c].has_indices ? needs : 0;
         *largest = needs > *largest ? needs : *largest;
     }
-    *fixed = bytes > *fixed ? bytes : *fixed;
+    b->fixed = bytes > b->fixed ? bytes : b->fixed;
 }
 
 /* Makes numbers that are small in every dtype: halves near 0.01, or 1 for f16. */
@@ -293,23 +287,21 @@ static bool has_f16(const struct bench *b, const struct class *class)
     return has;
 }
 
-/* Sizes the regions for the plan and for each class, then allocates and fills the memory. */
+/* Sizes the memory for the plan and for each class, then allocates and fills the memory. */
 static sw_status open_bench(const struct class *classes, int n, struct bench *b)
 {
     const enum sw_tier tier = b->queue == SW_QUEUE_HOST ? SW_TIER_HOST : SW_TIER_DEVICE;
     const size_t has = b->plan->tier_bytes[tier];
     struct sw_device *dev = b->dev;
-    size_t fixed = 0, largest = 0;
+    size_t largest = 0;
     void *mem = NULL;
-    b->overwrites = has > MOST_OF_REGION;
+    b->overwrites = has > MOST_OF_PLAN;
     for (int i = 0; i < n; i++) {
-        fit(b, &classes[i], &fixed, &largest);
+        fit(b, &classes[i], &largest);
         b->overwrites |= has_f16(b, &classes[i]);
     }
-    const size_t placed = sw_round_up(has < MOST_OF_REGION ? has : MOST_OF_REGION, PAGE);
-    b->regions[FIXED] = (struct region){0, fixed};
-    b->regions[PLACED] = (struct region){fixed, placed + largest};
-    b->bytes = fixed + placed + largest;
+    const size_t placed = sw_round_up(has < MOST_OF_PLAN ? has : MOST_OF_PLAN, PAGE);
+    b->bytes = b->fixed + placed + largest;
     SW_TRY(dev->ops->stream_open(dev, &b->on));
     SW_TRY(sw_device_alloc(dev, SW_MEM_DEVICE, b->bytes, &b->arena));
     SW_TRY(sw_device_alloc(dev, SW_MEM_HOST, bytes_of_host(), &b->host));
@@ -349,19 +341,18 @@ struct launch {
 /* The place in memory of bytes that the plan has at `begin`: the same, if there is room for all. */
 static char *placed(const struct bench *b, size_t begin, size_t bytes)
 {
-    const struct region *r = &b->regions[PLACED];
     const size_t page = begin / PAGE * PAGE;
-    return (char *)b->arena + r->begin + page % (r->bytes - bytes + PAGE) + begin % PAGE;
+    return (char *)b->arena + b->fixed + page % (b->bytes - b->fixed - bytes + PAGE) + begin % PAGE;
 }
 
 /* Sets the addresses of a launch. Each group of operands keeps its offset within a page. */
 static void set_addresses(const struct bench *b, struct launch *l)
 {
-    char *bases[OPERANDS], *fixed = (char *)b->arena + b->regions[FIXED].begin;
+    char *bases[OPERANDS], *fixed = b->arena;
     for (int c = 0; c < l->place.n; c++) {
         const struct cluster *cluster = &l->place.clusters[c];
         const size_t bytes = taken(cluster);
-        const bool stays = cluster->region == FIXED;
+        const bool stays = cluster->has_indices;
         bases[c] = stays ? fixed + cluster->begin % PAGE : placed(b, cluster->begin, bytes);
         fixed += stays ? bytes : 0;
     }
@@ -381,6 +372,16 @@ static void describe_launch(const struct bench *b, int32_t i, bool first, struct
     sw_program_describe(program, i, &l->op, &l->desc);
     find_place(b->plan, i, &l->place);
     set_addresses(b, l);
+}
+
+/* launches: [n] of which some may have no kernel */
+static void release_all(struct sw_device *dev, const struct launch *launches, int n)
+{
+    for (int k = 0; k < n; k++) {
+        if (launches[k].kernel) {
+            dev->ops->release(dev, launches[k].kernel);
+        }
+    }
 }
 
 /* Fewest rows of all tables that the kernel's indices may refer to. */
@@ -467,7 +468,7 @@ static sw_status overwrite_moved(struct bench *b, const struct sw_instr *instr)
     const struct sw_operand *operands = &b->plan->programs[0].operands[instr->operands];
     for (int k = 0; k < instr->n_in; k++) {
         if (operands[k].tier == SW_TIER_DEVICE && operands[k].bytes > 0) {
-            const size_t room = b->regions[PLACED].bytes - 2 * PAGE;
+            const size_t room = b->bytes - b->fixed - 2 * PAGE;
             const size_t bytes = operands[k].bytes < room ? operands[k].bytes : room;
             SW_TRY(fill(b, placed(b, operands[k].offset, bytes + PAGE), bytes));
         }
@@ -493,7 +494,7 @@ struct timing {
     int32_t (*of)[2];        /* [n_instrs] the class in the first and in a later micro-step */
     const struct sw_machine_rates *given;
     int n, ranks;
-    bool whole; /* runs every kernel of a step */
+    bool whole; /* runs every kernel of a step; not before the first pass */
     /* [n_spans] seconds of kernels from one meeting of the ranks to the next, in all passes */
     double *spans;
     size_t n_spans;
@@ -553,7 +554,7 @@ static int classify(const struct bench *b, const struct sw_machine_rates *given,
     return n;
 }
 
-/* True if the class has run enough in this pass. Before the first pass, one launch is. */
+/* True if the class has run enough in this pass. Before the first pass one launch is enough. */
 static bool has_enough(const struct class *class, int pass)
 {
     const bool is_long = class->n > 0 && class->seconds > long_s * class->n;
@@ -594,7 +595,7 @@ static sw_status time_instr(struct timing *t, int32_t i, int later, int pass)
     }
     struct class *class = &t->classes[t->of[i][later]];
     l.kernel = t->of_class[t->of[i][later]].kernel;
-    const bool enough = (pass < 0 || !t->whole) && has_enough(class, pass);
+    const bool enough = !t->whole && has_enough(class, pass);
     return enough ? leave_out(b, &l) : time_launch(t, class, &l);
 }
 
@@ -714,8 +715,8 @@ double sw_slowest_over_mean(const double *seconds, size_t n, int ranks)
     return sum > 0 ? slowest * ranks / sum : 1;
 }
 
-/* Agrees on the times of all ranks: the mean, and what they take longer because they wait for the
- * slowest whenever they meet. */
+/* Sets the times of all ranks: their mean, times the factor by which waiting for the slowest rank
+ * at each meeting slows them down. */
 static sw_status agree(const struct timing *t)
 {
     const size_t passes = (size_t)t->n * PASSES, n = t->n_spans;
@@ -762,11 +763,7 @@ static sw_status prepare_and_time(struct timing *t)
     SW_TRY_OR(close, time_all(t));
     SW_TRY_OR(close, t->meet ? agree(t) : SW_OK);
 close:
-    for (int k = 0; k < t->n; k++) {
-        if (t->of_class[k].kernel) {
-            dev->ops->release(dev, t->of_class[k].kernel);
-        }
-    }
+    release_all(dev, t->of_class, t->n);
     sw_free(t->of_class);
     sw_free(t->spans);
     return st;
@@ -852,11 +849,7 @@ sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_c
     const int n = st < 0 ? 0 : classify(&b, given, classes, of);
     st = st < 0 || n == 0 ? st : open_bench(classes, n, &b);
     st = st < 0 ? st : run_until(&b, classes, launches, n, meet, stop);
-    for (int k = 0; k < n; k++) {
-        if (launches[k].kernel) {
-            dev->ops->release(dev, launches[k].kernel);
-        }
-    }
+    release_all(dev, launches, n);
     if (n > 0) {
         close_bench(&b);
     }

@@ -262,7 +262,7 @@ static sw_status launch_slowly(struct sw_device *dev, struct sw_stream_queue *on
     return real->launch(dev, on, kernel, in, out, workspace, scalars);
 }
 
-/* Kernels of a class run as often as needed, and not all of them, if a step takes more than 2 s. */
+/* If a step takes more than 2 s, not all of its kernels run in each pass. */
 static void a_long_step_is_not_run_as_a_whole(void **state)
 {
     (void)state;
