@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares `plan --predict` with measured steps. For each case, in turns: a prediction with new
-// measurements, then a training of a few steps in the same process. Prints the ratio of the two,
-// and its median over the rounds.
+// Compares `plan --predict` with measured steps. For each case, in turns: a training of a few steps,
+// and a prediction with new measurements. A round compares a prediction with the mean of the
+// trainings before and after it, which are of at least so many steps and seconds each. Prints the
+// ratio of the two, and its median over the rounds.
 //
-//     bench_predict [--path .] [--rounds 9] [--steps 5] [--layers 6] [--width 512] [--vocab 8192]
-//                   [--batch 2] [--tokens 128] [--micro-batches 2] [--dtype bf16] [--only CASE]
-//                   [--wire-gb-s 0.2] [--repeats 3]
+//     bench_predict [--path .] [--rounds 9] [--steps 5] [--seconds 2] [--layers 6] [--width 512]
+//                   [--vocab 8192] [--batch 2] [--tokens 128] [--micro-batches 2] [--dtype bf16]
+//                   [--only CASE] [--wire-gb-s 0.2] [--repeats 5]
 //
 // CASE is the name of a printed case. Ranks are threads. In the cases with a wire, a message also
 // takes its time on a wire of that speed, asleep. bench/predict.sh runs all cases, and repeats
 // those of the disk with a throttled disk.
 //
 // /proc/stat says how much of the processors others had during a round. A round in which they had
-// more than 3 % is repeated, up to so many times, and is marked if it is taken all the same.
+// more than 3 % is repeated, up to so many times, and is marked if it is taken all the same. So is
+// a round whose two trainings differ by more than 10 %: the machine's speed changed meanwhile, as
+// that of a virtual machine does when other guests use the other half of its cores.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,14 +28,15 @@
 #include "spillway/comm.h"
 #include "spillway/look.h"
 
-enum { MOST_ROUNDS = 101, MOST_STEPS = 101, MOST_K = 64, MOST_RANKS = 2, WARM_UP = 2 };
+enum { MOST_ROUNDS = 101, MOST_K = 64, MOST_RANKS = 2, WARM_UP = 2 };
 #define DEADLINE_S 600.0
 #define MOST_OTHERS 0.03
+#define MOST_CHANGE 0.1
 
 struct args {
     const char *path, *dtype, *only;
     int64_t rounds, repeats, steps, layers, width, vocab, batch, tokens, micro_batches;
-    double wire_gb_s;
+    double wire_gb_s, seconds;
     char model[64];
 };
 
@@ -81,8 +85,8 @@ static bool parse(int argc, char **argv, struct args *args)
         while (k < SW_LEN(options) && strcmp(argv[i], options[k].name) != 0) {
             k++;
         }
-        if (strcmp(argv[i], "--wire-gb-s") == 0) {
-            args->wire_gb_s = atof(argv[i + 1]);
+        if (strcmp(argv[i], "--wire-gb-s") == 0 || strcmp(argv[i], "--seconds") == 0) {
+            *(argv[i][2] == 'w' ? &args->wire_gb_s : &args->seconds) = atof(argv[i + 1]);
             continue;
         }
         if (k == SW_LEN(options)) {
@@ -95,9 +99,9 @@ static bool parse(int argc, char **argv, struct args *args)
         }
     }
     return argc % 2 == 1 && args->rounds > 0 && args->rounds <= MOST_ROUNDS && args->steps > 0 &&
-           args->steps <= MOST_STEPS && args->layers > 0 && args->width >= 64 &&
-           args->width % 64 == 0 && args->vocab > 0 && args->batch > 0 && args->tokens > 0 &&
-           args->micro_batches > 0 && args->micro_batches <= MOST_K && args->wire_gb_s > 0;
+           args->seconds >= 0 && args->layers > 0 && args->width >= 64 && args->width % 64 == 0 &&
+           args->vocab > 0 && args->batch > 0 && args->tokens > 0 && args->micro_batches > 0 &&
+           args->micro_batches <= MOST_K && args->wire_gb_s > 0;
 }
 
 static int by_value(const void *a, const void *b)
@@ -175,7 +179,8 @@ struct training {
     const struct args *args;
     const struct example *example;
     struct sw_transport transports[MOST_RANKS];
-    double seconds; /* median of the steps */
+    double seconds; /* mean of the steps */
+    int64_t steps;
 };
 
 /* Packed rows: each has two texts. */
@@ -214,23 +219,35 @@ static sw_status step(sw_engine *e, int rank, bool packs)
     return st;
 }
 
-static sw_status time_steps(sw_engine *e, const struct training *t, sw_comm *comm, double *out)
+/* Seconds of a step. Ranks begin it together. */
+static sw_status time_step(sw_engine *e, const struct training *t, sw_comm *comm, double *seconds)
 {
-    const struct args *args = t->args;
-    double seconds[MOST_STEPS];
-    const int rank = comm ? sw_comm_rank(comm) : 0;
-    for (int64_t i = -WARM_UP; i < args->steps; i++) {
-        if (comm) {
-            SW_TRY(sw_comm_barrier(comm, "a step begins"));
-        }
-        const double begin = sw_now_s();
-        SW_TRY(step(e, rank, t->example->packs));
-        if (i >= 0) {
-            seconds[i] = sw_now_s() - begin;
-        }
+    SW_TRY(comm ? sw_comm_barrier(comm, "a step begins") : SW_OK);
+    const double begin = sw_now_s();
+    SW_TRY(step(e, comm ? sw_comm_rank(comm) : 0, t->example->packs));
+    *seconds = sw_now_s() - begin;
+    return SW_OK;
+}
+
+/* The first rank says when there are enough steps. */
+static sw_status time_steps(sw_engine *e, struct training *t, sw_comm *comm)
+{
+    const bool leads = !comm || sw_comm_rank(comm) == 0;
+    double seconds, sum = 0;
+    int64_t n = 0;
+    for (int i = 0; i < WARM_UP; i++) {
+        SW_TRY(time_step(e, t, comm, &seconds));
     }
-    if (rank == 0) {
-        *out = median(seconds, args->steps);
+    for (int32_t more = 1; more;) {
+        SW_TRY(time_step(e, t, comm, &seconds));
+        sum += seconds;
+        n++;
+        more = n < t->args->steps || sum < t->args->seconds;
+        SW_TRY(comm ? sw_comm_broadcast(comm, 0, &more, sizeof more, "a step follows") : SW_OK);
+    }
+    if (leads) {
+        t->seconds = sum / (double)n;
+        t->steps = n;
     }
     return SW_OK;
 }
@@ -243,11 +260,11 @@ static sw_status train_with(struct training *t, sw_comm *comm)
     struct sw_engine_options options = options_of(t->args, config);
     options.run.comm = t->example->ranks > 1 ? comm : NULL;
     SW_TRY(sw_initialize(&options, &e));
-    const sw_status st = time_steps(e, t, options.run.comm, &t->seconds);
+    const sw_status st = time_steps(e, t, options.run.comm);
     if (st >= 0 && getenv("SPILLWAY_BENCH_REPORT") && sw_comm_rank(comm) == 0) {
         struct sw_queue_times times[SW_QUEUE_COUNT];
         sw_executor_queue_times(sw_engine_facts(e).executor, times);
-        const double n = (double)(t->args->steps + WARM_UP);
+        const double n = (double)(t->steps + WARM_UP);
         for (int q = 0; q < SW_QUEUE_COUNT; q++) {
             printf("  %-8s busy %.6f waited %.6f\n", sw_queue_name((enum sw_queue)q),
                    (double)times[q].busy_ns / 1e9 / n, (double)times[q].waited_ns / 1e9 / n);
@@ -311,18 +328,38 @@ static double others_since(const struct load *then)
 
 /* ---- comparison ---- */
 
-static sw_status run_round(const struct args *args, const struct example *x, double *predicted,
-                           double *measured, double *others)
+static sw_status train_once(const struct args *args, const struct example *x, double *seconds)
+{
+    struct training t = {.args = args, .example = x};
+    SW_TRY(x->wire ? sw_thread_transports_open(x->ranks, DEADLINE_S, t.transports) : SW_OK);
+    SW_TRY(sw_threads_run(x->ranks, DEADLINE_S, train, &t));
+    *seconds = t.seconds;
+    return SW_OK;
+}
+
+struct round {
+    double predicted, measured, before, after; /* seconds; before, after: of the trainings */
+    double others;
+};
+
+static const char *trouble_of(const struct round *r)
+{
+    const bool changed = fabs(r->after - r->before) > MOST_CHANGE * r->measured;
+    return r->others > MOST_OTHERS ? ", too much" : changed ? ", another speed" : "";
+}
+
+/* before: seconds of a training just before. */
+static sw_status run_round(const struct args *args, const struct example *x, double before,
+                           struct round *r)
 {
     for (int64_t k = 0; k <= args->repeats; k++) {
-        struct training t = {.args = args, .example = x};
         const struct load begin = load_now();
-        SW_TRY(predict(args, x, predicted));
-        SW_TRY(x->wire ? sw_thread_transports_open(x->ranks, DEADLINE_S, t.transports) : SW_OK);
-        SW_TRY(sw_threads_run(x->ranks, DEADLINE_S, train, &t));
-        *measured = t.seconds;
-        *others = others_since(&begin);
-        if (*others <= MOST_OTHERS) {
+        *r = (struct round){.before = k > 0 ? r->after : before};
+        SW_TRY(predict(args, x, &r->predicted));
+        SW_TRY(train_once(args, x, &r->after));
+        r->measured = (r->before + r->after) / 2;
+        r->others = others_since(&begin);
+        if (!*trouble_of(r)) {
             break;
         }
     }
@@ -332,14 +369,17 @@ static sw_status run_round(const struct args *args, const struct example *x, dou
 static sw_status run_example(const struct args *args, const struct example *x)
 {
     double ratios[MOST_ROUNDS], predicted[MOST_ROUNDS], measured[MOST_ROUNDS];
-    for (int64_t round = 0; round < args->rounds; round++) {
-        double others = 0;
-        SW_TRY(run_round(args, x, &predicted[round], &measured[round], &others));
-        ratios[round] = predicted[round] / measured[round];
-        printf(
-            "%-16s round %lld: predicted %9.4f s  measured %9.4f s  ratio %.3f  others %.1f%%%s\n",
-            x->name, (long long)round + 1, predicted[round], measured[round], ratios[round],
-            100 * others, others > MOST_OTHERS ? ", too much" : "");
+    struct round r;
+    SW_TRY(train_once(args, x, &r.after));
+    for (int64_t i = 0; i < args->rounds; i++) {
+        SW_TRY(run_round(args, x, r.after, &r));
+        predicted[i] = r.predicted;
+        measured[i] = r.measured;
+        ratios[i] = r.predicted / r.measured;
+        printf("%-16s round %lld: predicted %9.4f s  measured %9.4f s (%.4f, %.4f)  ratio %.3f  "
+               "others %.1f%%%s\n",
+               x->name, (long long)i + 1, r.predicted, r.measured, r.before, r.after, ratios[i],
+               100 * r.others, trouble_of(&r));
         fflush(stdout);
     }
     const double p = median(predicted, args->rounds), m = median(measured, args->rounds);
@@ -353,7 +393,8 @@ int main(int argc, char **argv)
     struct args args = {.path = ".",
                         .dtype = "bf16",
                         .rounds = 9,
-                        .repeats = 3,
+                        .repeats = 5,
+                        .seconds = 2,
                         .wire_gb_s = 0.2,
                         .steps = 5,
                         .layers = 6,
