@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares `plan --predict` with measured steps. For each case, in turns: a training of a few steps,
-// and a prediction with new measurements. A round compares a prediction with the mean of the
+// Compares `plan --predict` with measured steps. For each case, in turns: a training of a few
+// steps, and a prediction with new measurements. A round compares a prediction with the mean of the
 // trainings before and after it, which are of at least so many steps and seconds each. Prints the
 // ratio of the two, and its median over the rounds.
 //
