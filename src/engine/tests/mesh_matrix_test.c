@@ -8,9 +8,9 @@
 // sizes only. Each rank sends the bytes of its plan, along pipe those of a formula, and takes its
 // memory to the byte.
 //
-// Each pair of choices is tried for one step. SPILLWAY_MESHES=all tries each mesh at each stage,
-// schedule and precision for 30 steps, with the other choices drawn. SPILLWAY_MESHES=3/48 tries the
-// third of 48 parts of that.
+// Each pair of choices is tried for one step; of the meshes of 8 ranks, those that cut three axes.
+// SPILLWAY_MESHES=all tries each mesh at each stage, schedule and precision for 30 steps, with the
+// other choices drawn. SPILLWAY_MESHES=3/48 tries the third of 48 parts of that.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,13 +44,22 @@ enum axis {
 };
 // clang-format on
 
-/* All meshes of 1, 2, 4, 6 and 8 ranks; the first one is of one rank. */
+/* More than pairs: every n_parts-th combination, from `part`; 0 parts = pairs only. */
+static int part, n_parts;
+
+/* All meshes of 1, 2, 4, 6 and 8 ranks, or most of them; the first one is of one rank. */
 struct mesh {
     int pipe, data, context, tensor;
 };
 enum { MOST_MESHES = 64 };
 static struct mesh meshes[MOST_MESHES];
 static int n_meshes;
+
+static bool is_wanted(struct mesh mesh, int n_ranks)
+{
+    const int cut = (mesh.pipe > 1) + (mesh.data > 1) + (mesh.context > 1) + (mesh.tensor > 1);
+    return n_ranks < MOST_RANKS || n_parts > 0 || cut > 2;
+}
 
 static void list_meshes(void)
 {
@@ -59,9 +68,10 @@ static void list_meshes(void)
     for (size_t i = 0; i < SW_LEN(ranks); i++) {
         for (int way = 0; way < MOST_RANKS * MOST_RANKS * MOST_RANKS; way++) {
             const int p = way / 64 + 1, d = way / 8 % 8 + 1, c = way % 8 + 1;
-            if (ranks[i] % (p * d * c) == 0) {
+            const struct mesh mesh = {p, d, c, ranks[i] / (p * d * c)};
+            if (ranks[i] % (p * d * c) == 0 && is_wanted(mesh, ranks[i])) {
                 SW_ASSERT(n_meshes < MOST_MESHES);
-                meshes[n_meshes++] = (struct mesh){p, d, c, ranks[i] / (p * d * c)};
+                meshes[n_meshes++] = mesh;
             }
         }
     }
@@ -298,8 +308,8 @@ static sw_status check_pipe(const sw_engine *e, const struct row *row)
     const int stages = row->mesh.pipe, parts = stages * chunks_of(row);
     const int64_t width = row->at[PRECISION] == 0 ? 4 : 2;
     int64_t messages = 0;
-    for (int part = e->world.rank / (e->world.size / stages); part < parts; part += stages) {
-        messages += (part < parts - 1) + (part > 0);
+    for (int p = e->world.rank / (e->world.size / stages); p < parts; p += stages) {
+        messages += (p < parts - 1) + (p > 0);
     }
     const int64_t norm = (stages - 1) * bytes_of_sums(e->plan);
     const int64_t wanted = e->sizes.rounds * messages * elems_at_borders(row) * width;
@@ -501,9 +511,6 @@ enum { LEFT_OUT = 30 };
 #else
 enum { LEFT_OUT = 0 };
 #endif
-
-/* More than pairs: every n_parts-th combination, from `part`; 0 parts = pairs only. */
-static int part, n_parts;
 
 static void pairs_of_choices_follow_one_rank(void **state)
 {
