@@ -217,7 +217,7 @@ static sw_status run_half(void *ctx, sw_comm *comm)
     struct stream s = b->stream;
     int64_t n = 0;
     if (write > 1) {
-        return sw_run_kernels(b->plan, b->dev, comm, b->given, &b->stop);
+        return sw_run_kernels(b->plan, b->dev, comm, b->given, &b->stop, NULL);
     }
     s.write = write;
     s.bytes /= 2;
@@ -580,7 +580,7 @@ static sw_status measure_memory(int ranks, struct sw_speeds *speeds)
 /* Ranks that hand jobs over to a queue and wait for it, while all processors compute. */
 struct ringing {
     const struct sw_measure_options *options;
-    bool exchanges, copies;
+    bool exchanges;
     struct sw_speeds *speeds; /* of the first rank */
     atomic_int n_left;        /* ranks that still do */
 };
@@ -588,25 +588,11 @@ struct ringing {
 enum { THREADS = 8, RINGS = 25, SMALL = 64 };
 static const double compute_s = 0.0003; /* between two jobs: threads sleep meanwhile */
 
-/* A job is a small exchange of the ranks, or a copy, or nothing. */
-struct ring_job {
-    sw_comm *comm; /* NULL = no exchange */
-    struct sw_device *dev;
-    struct sw_stream_queue *on;
-    void *from, *to; /* [COPIED]; NULL = no copy */
-};
-
-enum { COPIED = 1 << 20 };
-
-static sw_status do_job(const struct ring_job *job)
+/* A job is a small exchange of the ranks; comm NULL = nothing. */
+static sw_status do_job(sw_comm *comm)
 {
     char mine[SMALL] = "", all[SW_THREAD_RANKS_MAX * SMALL];
-    if (job->from) {
-        SW_TRY(sw_device_copy(job->dev, job->on, job->to, job->from, COPIED));
-        return job->dev->ops->stream_wait(job->dev, job->on);
-    }
-    return job->comm ? sw_comm_all_gather(job->comm, mine, all, sizeof mine, "a measurement")
-                     : SW_OK;
+    return comm ? sw_comm_all_gather(comm, mine, all, sizeof mine, "a measurement") : SW_OK;
 }
 
 static sw_status begin_ring(void *ctx, enum sw_queue queue, const struct sw_queue_job *job,
@@ -640,16 +626,15 @@ struct ring_times {
     double both;    /* and waiting for it */
 };
 
-/* Adds the times of RINGS jobs. While a copy runs, computation goes on, as it does in a step. */
+/* Adds the times of RINGS jobs. */
 static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
-                            struct sw_stream_queue *on, const struct ring_job *what,
-                            struct ring_times *sum)
+                            struct sw_stream_queue *on, sw_comm *comm, struct ring_times *sum)
 {
     const struct sw_waiter waiter = {0, 0};
     for (int i = 0; i < RINGS; i++) {
         compute_until(sw_now_s() + compute_s);
         const double begin = sw_now_s();
-        SW_TRY(do_job(what));
+        SW_TRY(do_job(comm));
         sum->without += sw_now_s() - begin;
     }
     for (int i = 0; i < RINGS; i++) {
@@ -658,9 +643,6 @@ static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
         const double begin = sw_now_s();
         SW_TRY(sw_queues_issue(queues, SW_QUEUE_COMM, &job));
         sum->issue += sw_now_s() - begin;
-        if (what->from) {
-            compute_until(begin + 2 * compute_s);
-        }
         SW_TRY(sw_queues_order(queues, SW_QUEUE_COMM, SW_WALK_ALL, &waiter));
         SW_TRY(dev->ops->stream_wait(dev, on));
         sum->both += sw_now_s() - begin;
@@ -669,7 +651,7 @@ static sw_status time_rings(struct sw_queues *queues, struct sw_device *dev,
 }
 
 /* Hands jobs over to a queue of its own, with a new thread. */
-static sw_status ring_with(struct sw_device *dev, struct ring_job *job, struct ring_times *sum)
+static sw_status ring_with(struct sw_device *dev, sw_comm *comm, struct ring_times *sum)
 {
     struct sw_meter meter = {.trace = NULL};
     struct sw_stream_queue *on = NULL;
@@ -681,60 +663,29 @@ static sw_status ring_with(struct sw_device *dev, struct ring_job *job, struct r
         .compute = on,
         .meter = &meter,
         .ops = {.begin = begin_ring, .end = end_ring, .most_begun = {[SW_QUEUE_COMM] = 1}},
-        .ctx = job,
+        .ctx = comm,
         .most_jobs = {[SW_QUEUE_COMM] = 1}};
-    SW_TRY_OR(close, dev->ops->stream_open(dev, &job->on));
     SW_TRY_OR(close, sw_queues_open(&options, &queues));
-    SW_TRY_OR(close, time_rings(queues, dev, on, job, sum));
+    SW_TRY_OR(close, time_rings(queues, dev, on, comm, sum));
 close:
     sw_queues_close(queues);
-    if (job->on) {
-        dev->ops->stream_close(dev, job->on);
-        job->on = NULL;
-    }
     dev->ops->stream_close(dev, on);
     return st;
 }
 
-/* Means over threads. The system leaves a thread on its processor, which is that of computation or
- * another one: what one thread costs says nothing about the next. */
-static sw_status ring_often(struct sw_device *dev, struct ring_job *job, struct ring_times *out)
+/* Sets what handing over costs: a mean over threads. The system leaves a thread on its processor,
+ * which is that of computation or another one: what one thread costs says nothing about the
+ * next. */
+static sw_status ring(struct sw_device *dev, sw_comm *comm, struct sw_speeds *out)
 {
     const double n = THREADS * RINGS;
     struct ring_times sum = {.issue = 0};
     for (int i = 0; i < THREADS; i++) {
-        SW_TRY(ring_with(dev, job, &sum));
+        SW_TRY(ring_with(dev, comm, &sum));
     }
-    *out = (struct ring_times){sum.without / n, sum.issue / n, sum.both / n};
+    out->issue = sum.issue / n;
+    out->wake = fmax(0, sum.both - sum.without) / n / 2;
     return SW_OK;
-}
-
-/* Sets `yield` from copies, which take longer than handing over. */
-static sw_status ring_copies(struct sw_device *dev, struct sw_speeds *out)
-{
-    struct ring_job job = {.dev = dev};
-    struct ring_times times = {.issue = 0};
-    sw_status st = SW_OK;
-    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_HOST, COPIED, &job.from));
-    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, COPIED, &job.to));
-    memset(job.from, 1, COPIED);
-    SW_TRY_OR(close, ring_often(dev, &job, &times));
-    out->yield = fmax(0, fmin(1, (times.issue - out->issue) / times.without));
-close:
-    sw_device_free(dev, SW_MEM_HOST, job.from, COPIED);
-    sw_device_free(dev, SW_MEM_DEVICE, job.to, COPIED);
-    return st;
-}
-
-static sw_status ring(const struct ringing *r, struct sw_device *dev, sw_comm *comm,
-                      struct sw_speeds *out)
-{
-    struct ring_job job = {.comm = comm, .dev = dev};
-    struct ring_times times;
-    SW_TRY(ring_often(dev, &job, &times));
-    out->issue = times.issue;
-    out->wake = fmax(0, times.both - times.without) / 2;
-    return r->copies ? ring_copies(dev, out) : SW_OK;
 }
 
 /* The ranks among the threads, which exchange. */
@@ -749,7 +700,7 @@ static sw_status ring_together(const struct ringing *r, sw_comm *comm, struct sw
         ranks[i] = i;
     }
     SW_TRY(sw_comm_open_group(comm, &group, &between));
-    const sw_status st = ring(r, r->options->devices[sw_comm_rank(comm)], between, out);
+    const sw_status st = ring(r->options->devices[sw_comm_rank(comm)], between, out);
     sw_comm_close(between, st < 0);
     return st;
 }
@@ -769,12 +720,11 @@ static sw_status ring_or_compute(void *ctx, sw_comm *comm)
     }
     const sw_status st = r->exchanges && r->options->n_devices > 1
                              ? ring_together(r, comm, &speeds)
-                             : ring(r, r->options->devices[rank], NULL, &speeds);
+                             : ring(r->options->devices[rank], NULL, &speeds);
     atomic_fetch_sub(&r->n_left, 1);
     if (rank == 0) {
         r->speeds->wake = speeds.wake;
         r->speeds->issue = speeds.issue;
-        r->speeds->yield = speeds.yield;
     }
     return st;
 }
@@ -782,10 +732,7 @@ static sw_status ring_or_compute(void *ctx, sw_comm *comm)
 static sw_status measure_wake(const struct measuring *m, struct sw_speeds *speeds)
 {
     const struct sw_measure_options *options = m->options;
-    struct ringing r = {.options = options,
-                        .exchanges = m->exchanges,
-                        .copies = m->has[SW_LOAD_COPIES_IN] || m->has[SW_LOAD_COPIES_OUT],
-                        .speeds = speeds};
+    struct ringing r = {.options = options, .exchanges = m->exchanges, .speeds = speeds};
     const int64_t cores = sw_min_i64((int64_t)sw_cpu_count(), SW_THREAD_RANKS_MAX);
     const int n = (int)sw_max_i64(cores, options->n_devices);
     atomic_init(&r.n_left, options->n_devices);
@@ -797,9 +744,12 @@ static sw_status measure_sharing(const struct measuring *m, struct sw_speeds *sp
 {
     const struct sw_measure_options *options = m->options;
     SW_TRY(options->comm ? SW_OK : measure_wake(m, speeds)); /* others measure at the same time */
-    return options->devices[0]->staging_bytes > 0 || options->devices[0]->memory_bytes > 0
-               ? SW_OK
-               : measure_memory(options->ranks, speeds);
+    if (options->devices[0]->staging_bytes > 0 || options->devices[0]->memory_bytes > 0) {
+        return SW_OK;
+    }
+    SW_TRY(measure_memory(options->ranks, speeds));
+    const bool copies = m->has[SW_LOAD_COPIES_IN] || m->has[SW_LOAD_COPIES_OUT];
+    return copies && !options->comm ? sw_measure_yield(m->plan, options, speeds) : SW_OK;
 }
 
 /* ---- all measurements ---- */

@@ -25,7 +25,26 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
  * their mean without waiting. seconds: [ranks, n] from one meeting to the next */
 double sw_slowest_over_mean(const double *seconds, size_t n, int ranks);
 
-/* Runs kernels of the first program on their own memory until *stop, after all of `meet` have met.
- * Those that take integers are left out, and those whose rates are given. */
-sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
-                         const struct sw_machine_rates *given, const atomic_bool *stop);
+/* Kernels with and without jobs of another thread beside them. */
+struct sw_kernels_beside {
+    struct sw_pace pace; /* with costs; its processors and memory are shared */
+    struct sw_cost job;
+    const atomic_bool *jobs; /* there are jobs now */
+    /* Sums over launches, [1] with jobs: seconds that they took, and take by their costs; and what
+     * they took times the share of its speed that a kernel has beside a job. */
+    struct sw_kernel_sums {
+        double seconds, alone, shared;
+    } sums[2];
+};
+
+/* Runs kernels of the first program in the order of a step on their own memory until *stop, after
+ * all of `begins` have met. Kernels whose rates are given are left out. beside: adds to the sums;
+ * NULL = not wanted */
+sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *begins,
+                         const struct sw_machine_rates *given, const atomic_bool *stop,
+                         struct sw_kernels_beside *beside);
+
+/* Sets `yield` of speeds whose costs, cores and bandwidth are measured: runs kernels of the plan
+ * beside copies, on devices whose memory the host's processors copy. */
+sw_status sw_measure_yield(const struct sw_plan *plan, const struct sw_measure_options *options,
+                           struct sw_speeds *speeds);

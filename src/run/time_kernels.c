@@ -494,26 +494,39 @@ struct timing {
     int32_t (*of)[2];        /* [n_instrs] the class in the first and in a later micro-step */
     const struct sw_machine_rates *given;
     int n, ranks;
-    bool whole; /* runs every kernel of a step; not before the first pass */
+    double cores;                     /* of a rank */
+    const atomic_bool *stop;          /* NULL = it ends by itself */
+    sw_comm *begins;                  /* others that begin together with it */
+    struct sw_kernels_beside *beside; /* NULL = not wanted */
+    bool whole;                       /* runs every kernel of a step; not before the first pass */
     /* [n_spans] seconds of kernels from one meeting of the ranks to the next, in all passes */
     double *spans;
     size_t n_spans;
 };
 
 /* Launches a kernel of a class, and adds its time. */
-static sw_status time_launch(const struct timing *t, struct class *class, struct launch *l)
+static sw_status time_launch(const struct timing *t, struct class *class, struct launch *l,
+                             double *seconds)
 {
     struct bench *b = t->b;
-    double seconds;
     SW_TRY(fill_all_indices(b, l));
     const struct sw_stopwatch begin = sw_stopwatch_start();
-    SW_TRY(launch(b, l, &seconds));
+    SW_TRY(launch(b, l, seconds));
     const struct sw_cost cost = sw_stopwatch_cost(&begin, t->ranks);
     class->n++;
-    class->seconds += seconds;
-    class->processor += seconds * fmin(cost.cores, (double)sw_cpu_count() / t->ranks);
-    t->spans[t->n_spans] += seconds;
+    class->seconds += *seconds;
+    class->processor += *seconds * fmin(cost.cores, t->cores);
+    t->spans[t->n_spans] += *seconds;
     return b->overwrites ? overwrite(b, l) : SW_OK;
+}
+
+/* Adds a launch. */
+static void add_beside(struct sw_kernels_beside *beside, const struct sw_cost *cost, double seconds)
+{
+    struct sw_kernel_sums *sums = &beside->sums[atomic_load(beside->jobs)];
+    sums->seconds += seconds;
+    sums->alone += cost->seconds;
+    sums->shared += seconds * sw_clock_share(&beside->pace, cost, &beside->job);
 }
 
 /* A kernel does not run. Where results are overwritten, ordinary numbers are there already. */
@@ -583,7 +596,7 @@ static sw_status time_instr(struct timing *t, int32_t i, int later, int pass)
         SW_TRY(sw_comm_barrier(t->meet, "a measurement goes on"));
     }
     if (instr->verb != SW_VERB_KERNEL) {
-        const bool moves = b->queue == SW_QUEUE_COMPUTE && !b->overwrites;
+        const bool moves = b->queue == SW_QUEUE_COMPUTE && !b->overwrites && !t->stop;
         return moves ? overwrite_moved(b, instr) : SW_OK;
     }
     if (instr->queue != b->queue) {
@@ -595,8 +608,15 @@ static sw_status time_instr(struct timing *t, int32_t i, int later, int pass)
     }
     struct class *class = &t->classes[t->of[i][later]];
     l.kernel = t->of_class[t->of[i][later]].kernel;
-    const bool enough = !t->whole && has_enough(class, pass);
-    return enough ? leave_out(b, &l) : time_launch(t, class, &l);
+    if (!t->whole && has_enough(class, pass)) {
+        return leave_out(b, &l);
+    }
+    double seconds = 0;
+    SW_TRY(time_launch(t, class, &l, &seconds));
+    if (t->beside) {
+        add_beside(t->beside, &t->beside->pace.costs[i][later], seconds);
+    }
+    return SW_OK;
 }
 
 /* Runs the kernels of two micro-steps, the first one and a later one, each with an update. */
@@ -748,24 +768,86 @@ static sw_status agree(const struct timing *t)
     return st;
 }
 
-/* Prepares a kernel of each class, and times all. */
-static sw_status prepare_and_time(struct timing *t)
+/* Prepares a kernel of each class; release_all releases those that there are. */
+static sw_status prepare_all(struct timing *t)
 {
-    struct sw_device *dev = t->b->dev;
-    sw_status st = SW_OK;
-    t->of_class = sw_alloc_zero("run", (size_t)t->n, sizeof *t->of_class);
-    SW_TRY_ALLOC(t->of_class, "kernels to measure");
     for (int k = 0; k < t->n; k++) {
         struct launch *l = &t->of_class[k];
         describe_launch(t->b, t->classes[k].instr, t->classes[k].first, l);
-        SW_TRY_OR(close, sw_device_prepare(dev, &l->desc, &l->kernel));
+        SW_TRY(sw_device_prepare(t->b->dev, &l->desc, &l->kernel));
     }
-    SW_TRY_OR(close, time_all(t));
+    return SW_OK;
+}
+
+/* Runs the kernels of step after step until it is stopped. */
+static sw_status run_until_stopped(struct timing *t)
+{
+    const int32_t n = t->b->plan->programs[0].n_instrs;
+    SW_TRY(make_spans(t, 1));
+    SW_TRY(sw_comm_barrier(t->begins, "a measurement begins"));
+    t->whole = true;
+    for (int32_t i = 0; !atomic_load(t->stop); i = (i + 1) % (2 * n)) {
+        SW_TRY(time_instr(t, i % n, i >= n, 0));
+    }
+    return SW_OK;
+}
+
+/* Prepares the kernels of all classes, and times them, or runs them until stopped. */
+static sw_status prepare_and_run(struct timing *t)
+{
+    sw_status st = SW_OK;
+    t->of_class = sw_alloc_zero("run", (size_t)t->n, sizeof *t->of_class);
+    SW_TRY_ALLOC(t->of_class, "kernels to measure");
+    SW_TRY_OR(close, prepare_all(t));
+    SW_TRY_OR(close, t->stop ? run_until_stopped(t) : time_all(t));
     SW_TRY_OR(close, t->meet ? agree(t) : SW_OK);
 close:
-    release_all(dev, t->of_class, t->n);
+    release_all(t->b->dev, t->of_class, t->n);
     sw_free(t->of_class);
     sw_free(t->spans);
+    return st;
+}
+
+/* Opens memory, and runs the kernels of the classes that have been found. */
+static sw_status open_and_run(struct timing *t)
+{
+    if (t->n == 0) {
+        return t->begins ? sw_comm_barrier(t->begins, "a measurement begins") : SW_OK;
+    }
+    if (!t->b->dev) {
+        return SW_FAIL(SW_E_ARG, "the plan has kernels of the host and no device to measure them "
+                                 "on");
+    }
+    sw_status st = open_bench(t->classes, t->n, t->b);
+    st = st < 0 ? st : prepare_and_run(t);
+    close_bench(t->b);
+    return st;
+}
+
+/* Runs the kernels of a queue. out: their times; NULL = not wanted */
+static sw_status run_kernels(struct timing *t, struct sw_cost (*out)[2])
+{
+    struct bench *b = t->b;
+    const int32_t n_instrs = b->plan->programs[0].n_instrs;
+    sw_status st = SW_OK;
+    t->cores = (double)sw_cpu_count() / t->ranks; /* asking the system takes 25 us */
+    t->classes = sw_alloc_zero("run", 2 * (size_t)n_instrs + 1, sizeof *t->classes);
+    t->of = sw_alloc_zero("run", (size_t)n_instrs + 1, sizeof *t->of);
+    if (!t->classes || !t->of) {
+        st = SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
+    } else {
+        t->n = classify(b, t->given, t->classes, t->of);
+        st = open_and_run(t);
+    }
+    for (int32_t i = 0; i < n_instrs && out && st >= 0; i++) {
+        for (int later = 0; later < 2 && is_wanted(b, i, t->given); later++) {
+            const struct class *class = &t->classes[t->of[i][later]];
+            out[i][later] =
+                (struct sw_cost){.seconds = mean_of(class->samples, PASSES), .cores = class->cores};
+        }
+    }
+    sw_free(t->classes);
+    sw_free(t->of);
     return st;
 }
 
@@ -773,88 +855,18 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
                              sw_comm *meet, const struct sw_machine_rates *given,
                              struct sw_cost (*out)[2])
 {
-    const int32_t n_instrs = plan->programs[0].n_instrs;
-    struct class *classes = sw_alloc_zero("run", 2 * (size_t)n_instrs + 1, sizeof *classes);
-    int32_t(*of)[2] = sw_alloc_zero("run", (size_t)n_instrs + 1, sizeof *of);
     struct bench b = {.plan = plan, .queue = queue, .dev = dev};
-    sw_status st = classes && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
-    const int n = st < 0 ? 0 : classify(&b, given, classes, of);
-    if (n > 0 && st >= 0) {
-        st = dev ? open_bench(classes, n, &b)
-                 : SW_FAIL(SW_E_ARG, "the plan has kernels of the host and no device to measure "
-                                     "them on");
-        struct timing t = {.b = &b,
-                           .meet = meet,
-                           .classes = classes,
-                           .of = of,
-                           .given = given,
-                           .n = n,
-                           .ranks = meet ? sw_comm_size(meet) : 1};
-        st = st < 0 ? st : prepare_and_time(&t);
-    }
-    if (n > 0 && dev) {
-        close_bench(&b);
-    }
-    for (int32_t i = 0; i < n_instrs && st >= 0; i++) {
-        for (int later = 0; later < 2 && is_wanted(&b, i, given); later++) {
-            const struct class *class = &classes[of[i][later]];
-            out[i][later] =
-                (struct sw_cost){.seconds = mean_of(class->samples, PASSES), .cores = class->cores};
-        }
-    }
-    sw_free(classes);
-    sw_free(of);
-    return st;
+    struct timing t = {
+        .b = &b, .meet = meet, .given = given, .ranks = meet ? sw_comm_size(meet) : 1};
+    return run_kernels(&t, out);
 }
 
-/* ---- kernels beside other work ---- */
-
-static bool takes_integers(const struct launch *l)
+sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *begins,
+                         const struct sw_machine_rates *given, const atomic_bool *stop,
+                         struct sw_kernels_beside *beside)
 {
-    bool takes = false;
-    for (int k = 0; k < l->instr->n_in + l->instr->n_out; k++) {
-        takes |= l->place.cluster[k] >= 0 && !is_number(view_of(&l->desc, l->instr, k)->dtype);
-    }
-    return takes;
-}
-
-/* launches: [n] all 0; the caller releases their kernels */
-static sw_status run_until(struct bench *b, const struct class *classes, struct launch *launches,
-                           int n, sw_comm *meet, const atomic_bool *stop)
-{
-    double seconds;
-    for (int k = 0; k < n; k++) {
-        describe_launch(b, classes[k].instr, classes[k].first, &launches[k]);
-        SW_TRY(takes_integers(&launches[k])
-                   ? SW_OK
-                   : sw_device_prepare(b->dev, &launches[k].desc, &launches[k].kernel));
-    }
-    SW_TRY(sw_comm_barrier(meet, "a measurement begins"));
-    for (int k = 0; n > 0 && !atomic_load(stop); k = (k + 1) % n) {
-        SW_TRY(launches[k].kernel ? launch(b, &launches[k], &seconds) : SW_OK);
-    }
-    return SW_OK;
-}
-
-sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *meet,
-                         const struct sw_machine_rates *given, const atomic_bool *stop)
-{
-    const size_t room = 2 * (size_t)plan->programs[0].n_instrs + 1;
-    struct class *classes = sw_alloc_zero("run", room, sizeof *classes);
-    struct launch *launches = sw_alloc_zero("run", room, sizeof *launches);
-    int32_t(*of)[2] = sw_alloc_zero("run", room, sizeof *of);
     struct bench b = {.plan = plan, .queue = SW_QUEUE_COMPUTE, .dev = dev};
-    sw_status st =
-        classes && launches && of ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
-    const int n = st < 0 ? 0 : classify(&b, given, classes, of);
-    st = st < 0 || n == 0 ? st : open_bench(classes, n, &b);
-    st = st < 0 ? st : run_until(&b, classes, launches, n, meet, stop);
-    release_all(dev, launches, n);
-    if (n > 0) {
-        close_bench(&b);
-    }
-    sw_free(launches);
-    sw_free(classes);
-    sw_free(of);
-    return st;
+    struct timing t = {
+        .b = &b, .given = given, .ranks = 1, .stop = stop, .begins = begins, .beside = beside};
+    return run_kernels(&t, NULL);
 }

@@ -82,7 +82,6 @@ static sw_status issue(struct rank *r)
         return SW_OK;
     }
     struct line *line = &r->lines[queue];
-    const bool was_idle = line->n_issued == line->n_done;
     SW_TRY(sw_line_make_room(line));
     struct job *job = sw_job_at(line, line->n_issued);
     *job = (struct job){.instr = at->instr, .later = later, .phase = at->phase, .order = at->order};
@@ -90,11 +89,9 @@ static sw_status issue(struct rank *r)
         job->needs[q] = at->needs[q] < 0 ? 0 : sw_line_jobs_until(&r->lines[q], at->needs[q]);
     }
     line->n_issued++;
-    const double yield = was_idle && cost.cores > 0 ? r->pace->yield : 0;
-    const double lost = r->pace->issue + yield * cost.seconds;
-    if (lost > 0) {
-        r->report.most += lost;
-        sw_rank_compute(r, &(struct sw_cost){.seconds = lost}, queue, at->instr);
+    if (r->pace->issue > 0) {
+        r->report.most += r->pace->issue;
+        sw_rank_compute(r, &(struct sw_cost){.seconds = r->pace->issue}, queue, at->instr);
     }
     return SW_OK;
 }

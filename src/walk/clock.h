@@ -58,11 +58,17 @@ struct sw_pace {
      * computation goes on after a wait. */
     double wake;
     double issue; /* seconds that computation takes to hand a job to another queue */
-    /* Share of a job's time for which computation then stands still, if the queue had nothing to do
-     * and the job occupies a processor: the queue's thread may take that of computation. */
+    /* Share of a job's time by which a kernel is delayed if a queue that had nothing to do begins
+     * beside it a job that occupies a processor: the queue's thread interrupts one of the kernel's,
+     * and the others wait for that one. */
     double yield;
     const struct sw_way *ways; /* of the costs; NULL = no cost has one */
 };
+
+/* The share of its speed alone that a kernel keeps beside a job, by the division of a pace's
+ * processors and memory. */
+double sw_clock_share(const struct sw_pace *pace, const struct sw_cost *kernel,
+                      const struct sw_cost *job);
 
 struct sw_clock_instr {
     int64_t runs;  /* in a step */

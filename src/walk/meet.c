@@ -14,7 +14,7 @@ static bool has_met(const struct rank *r, const struct job *job)
 }
 
 /* Starts the job for which a queue has met the other ranks. A queue that had nothing to do wakes up
- * first. */
+ * first, and delays a kernel. */
 static void start(struct rank *r, struct line *line, const struct meeting *m)
 {
     const bool was_busy = line->n_served > 0 && line->free_from >= r->now;
@@ -25,6 +25,10 @@ static void start(struct rank *r, struct line *line, const struct meeting *m)
     line->since = r->now + line->delay;
     line->left = m->seconds;
     line->latency = m->latency;
+    if (!was_busy && r->kernel > 0 && line->cores > 0) {
+        r->kernel += r->pace->yield * m->seconds;
+        r->report.most += r->pace->yield * m->seconds;
+    }
 }
 
 /* A rank that was at a meeting goes on. queue: that of its exchange; COMPUTE = ranks talk */

@@ -109,6 +109,20 @@ static void share_in_rank(struct rank *r)
     share_bandwidth(r);
 }
 
+double sw_clock_share(const struct sw_pace *pace, const struct sw_cost *kernel,
+                      const struct sw_cost *job)
+{
+    struct rank r = {.pace = pace,
+                     .kernel = kernel->seconds,
+                     .kernel_cores = kernel->cores,
+                     .kernel_bandwidth = kernel->bandwidth,
+                     .end = SW_QUEUE_COUNT};
+    r.lines[SW_QUEUE_H2D] =
+        (struct line){.serving = true, .cores = job->cores, .bandwidth = job->bandwidth};
+    share_in_rank(&r);
+    return r.speed[SW_QUEUE_COMPUTE];
+}
+
 /* ---- links, disks and hosts ---- */
 
 /* Puts the uses of a queue into the list, which is kept in the order of ids. */

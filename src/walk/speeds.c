@@ -217,7 +217,7 @@ static double share_of(double measured)
     return measured > 0 ? measured : 0.5;
 }
 
-static struct sw_pace pace_of(const struct sw_speeds *speeds, struct sw_cost (*costs)[2])
+struct sw_pace sw_speeds_pace(const struct sw_speeds *speeds, struct sw_cost (*costs)[2])
 {
     const double latency = speeds->given.latency;
     return (struct sw_pace){
@@ -248,7 +248,7 @@ sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *spe
 {
     struct sw_cost(*costs)[2];
     SW_TRY(open_costs(plan, speeds, unknown, &costs));
-    const struct sw_pace pace = pace_of(speeds, costs);
+    const struct sw_pace pace = sw_speeds_pace(speeds, costs);
     const sw_status st = sw_clock_step(plan, &pace, out);
     sw_free(costs);
     return st;
@@ -270,7 +270,7 @@ static struct sw_pace price(void *ctx, int i, const struct sw_plan *plan,
     for (int k = 0; k < SW_LOAD_COUNT; k++) {
         p->unknown[k] = p->unknown[k] || its[k];
     }
-    return pace_of(p->speeds[i], costs);
+    return sw_speeds_pace(p->speeds[i], costs);
 }
 
 sw_status sw_speeds_stages(struct sw_clock_rank *stages, const struct sw_speeds *const *speeds,
@@ -371,7 +371,7 @@ sw_status sw_speeds_seconds(const struct sw_plan *plan, const struct sw_machine_
     bool unknown[SW_LOAD_COUNT];
     struct sw_cost(*costs)[2];
     SW_TRY(open_costs(plan, &speeds, unknown, &costs));
-    const struct sw_pace pace = pace_of(&speeds, costs);
+    const struct sw_pace pace = sw_speeds_pace(&speeds, costs);
     const sw_status st = walk_once(plan, &pace, out);
     sw_free(costs);
     return st;
@@ -408,7 +408,7 @@ sw_status sw_speeds_alone(const struct sw_plan *plan, const struct sw_machine_ra
     struct sw_cost(*costs)[2];
     double with = 0, without = 0;
     SW_TRY(open_costs(plan, &speeds, unknown, &costs));
-    const struct sw_pace pace = pace_of(&speeds, costs);
+    const struct sw_pace pace = sw_speeds_pace(&speeds, costs);
     sw_status st = walk_some(plan, &pace, few, &without);
     st = st < 0 ? st : walk_some(plan, &pace, more, &with);
     sw_free(costs);

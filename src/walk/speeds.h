@@ -66,6 +66,8 @@ void sw_speeds_close(struct sw_speeds *speeds);
  * unknown [SW_LOAD_COUNT]: there is such work but no rate; it counts as 0. */
 void sw_speeds_costs(const struct sw_plan *plan, const struct sw_speeds *speeds,
                      bool unknown[SW_LOAD_COUNT], struct sw_cost (*costs)[2]);
+/* The pace of these speeds; costs: borrowed */
+struct sw_pace sw_speeds_pace(const struct sw_speeds *speeds, struct sw_cost (*costs)[2]);
 /* Predicts the step from these costs. unknown [SW_LOAD_COUNT]: there is such work but no rate; it
  * counts as 0. */
 sw_status sw_speeds_step(const struct sw_plan *plan, const struct sw_speeds *speeds,

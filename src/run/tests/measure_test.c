@@ -434,6 +434,27 @@ static void updates_on_the_host_are_measured(void **state)
     sw_device_close(dev);
 }
 
+/* How long copies delay kernels is measured with the copies. */
+static void kernels_run_beside_copies(void **state)
+{
+    (void)state;
+    struct sw_device *dev = NULL;
+    assert_int_equal(sw_device_open("cpu", 2, &dev), SW_OK);
+    struct sw_plan *plan = plan_of(dev, NULL, SW_TIER_HOST);
+    struct sw_speeds speeds = {0};
+    measure(plan, dev, NULL, ".", &speeds);
+    assert_true(isfinite(speeds.yield) && speeds.yield >= 0);
+    sw_speeds_close(&speeds);
+    speeds =
+        (struct sw_speeds){.given.work = {[SW_LOAD_COPIES_IN] = 1e9, [SW_LOAD_COPIES_OUT] = 1e9}};
+    measure(plan, dev, NULL, ".", &speeds);
+    assert_float_equal(speeds.yield, 0, 0);
+    sw_speeds_close(&speeds);
+    assert_int_equal(dev->live_bytes[SW_MEM_DEVICE] + dev->live_bytes[SW_MEM_HOST], 0);
+    sw_plan_close(plan);
+    sw_device_close(dev);
+}
+
 /* A disk file may be shorter than the transfers that are tried. */
 static void what_is_given_is_not_measured(void **state)
 {
@@ -475,6 +496,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_long_step_is_not_run_as_a_whole),
     cmocka_unit_test(messages_are_measured),
     cmocka_unit_test(updates_on_the_host_are_measured),
+    cmocka_unit_test(kernels_run_beside_copies),
     cmocka_unit_test(what_is_given_is_not_measured),
 };
 

@@ -243,13 +243,42 @@ static void handing_over_takes_time(void **state)
     assert_near(seconds_of(&h), 2 * 0.25 + 4);
     assert_near(h.report.part[SW_QUEUE_H2D], 2 * 0.25);
     assert_near(h.report.part[SW_QUEUE_COMPUTE], 4);
-    h.pace.yield = 0.5; /* the first copy finds the queue idle, and takes the processor */
-    h.costs[0][0].cores = h.costs[1][0].cores = 1;
-    assert_near(seconds_of(&h), 2 * 0.25 + 0.5 + 4);
-    h.pace.yield = 0;
     h.program.n_instrs--; /* nothing but the copies: the step waits for them */
     assert_near(seconds_of(&h), 2);
     close_hand(&h);
+}
+
+/* A job that a queue begins after it had nothing to do delays the kernel beside it. */
+static void a_job_interrupts_a_kernel(void **state)
+{
+    (void)state;
+    struct hand h;
+    open_hand(&h);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1);
+    add(&h, SW_VERB_COPY_IN, SW_QUEUE_H2D, 1); /* follows at once */
+    add_kernel(&h, 4);
+    add(&h, SW_VERB_COPY_OUT, SW_QUEUE_D2H, 2);
+    add_kernel(&h, 4);
+    h.pace.yield = 0.25;
+    assert_near(seconds_of(&h), 8); /* the copies occupy no processor */
+    h.costs[0][0].cores = h.costs[1][0].cores = h.costs[3][0].cores = 1;
+    assert_near(seconds_of(&h), 4 + 0.25 * 1 + 4 + 0.25 * 2);
+    h.program.n_instrs = 2; /* nothing but copies: there is no kernel to interrupt */
+    assert_near(seconds_of(&h), 2);
+    close_hand(&h);
+}
+
+static void a_kernel_beside_a_job_has_its_share(void **state)
+{
+    (void)state;
+    const struct sw_pace pace = {.cores = 2, .yield = 1};
+    const struct sw_cost kernel = {.seconds = 1, .cores = 2, .bandwidth = 0.25};
+    const struct sw_cost light = {.seconds = 1, .cores = 0}, job = {.seconds = 1, .cores = 1};
+    assert_near(sw_clock_share(&pace, &kernel, &light), 1);
+    assert_near(sw_clock_share(&pace, &kernel, &job), 2.0 / 3); /* two of three threads */
+    const struct sw_cost moves = {.seconds = 1, .bandwidth = 1};
+    assert_near(sw_clock_share(&pace, &(struct sw_cost){.seconds = 1, .bandwidth = 1}, &moves),
+                0.5);
 }
 
 static void exchanges_travel_in_groups_and_block(void **state)
@@ -634,6 +663,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(queues_share_the_bandwidth_of_memory),
     cmocka_unit_test(a_queue_takes_time_to_wake_up),
     cmocka_unit_test(handing_over_takes_time),
+    cmocka_unit_test(a_job_interrupts_a_kernel),
+    cmocka_unit_test(a_kernel_beside_a_job_has_its_share),
     cmocka_unit_test(exchanges_travel_in_groups_and_block),
     cmocka_unit_test(the_first_micro_step_has_costs_of_its_own),
     cmocka_unit_test(one_slow_queue_is_the_whole_step),

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures how long kernels are delayed by jobs of other threads, beyond their share of the
+// processors and of memory: a job that begins interrupts a thread of the kernel, for which the
+// others wait.
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "run/measure.h"
+
+enum { BUFFER = 64 << 20, LEAST = 64 << 10, MOST = 8 << 20 };
+static const double alone_s = 0.05, turn_s = 0.05;
+enum { TURNS = 10 }; /* with copies, and as many without: the machine's speed may change */
+#define DEADLINE_S 600.0
+
+struct measuring {
+    const struct sw_plan *plan;
+    const struct sw_measure_options *options;
+    const struct sw_speeds *speeds;
+    struct sw_kernels_beside beside; /* without sums */
+    size_t bytes;                    /* of a copy */
+    int n;                           /* ranks that measure */
+    atomic_bool jobs, stop;
+    /* of the first rank: sums of its kernels; seconds that its copies take alone, that they took,
+     * and of the turns with copies */
+    struct sw_kernel_sums sums[2];
+    double alone, copying, seconds;
+};
+
+/* Copies in and out in turns, through memory that is in no cache. */
+struct copier {
+    struct sw_device *dev;
+    struct sw_stream_queue *on;
+    char *mem[2];
+    size_t bytes, at;
+    int64_t n;
+};
+
+static sw_status copy_one(struct copier *c)
+{
+    const int to = c->n++ % 2 == 0;
+    SW_TRY(sw_device_copy(c->dev, c->on, c->mem[to] + c->at, c->mem[!to] + c->at, c->bytes));
+    c->at = c->at + 2 * c->bytes > BUFFER ? 0 : c->at + c->bytes;
+    return c->dev->ops->stream_wait(c->dev, c->on);
+}
+
+/* Seconds of one copy, without kernels. */
+static sw_status copy_alone(struct copier *c, double *out)
+{
+    const double begin = sw_now_s();
+    do {
+        SW_TRY(copy_one(c));
+        *out = sw_now_s() - begin;
+    } while (*out < alone_s);
+    *out /= (double)c->n;
+    return SW_OK;
+}
+
+static void sleep_for(double seconds)
+{
+    const struct timespec pause = {0, (long)(fmin(seconds, 0.5) * 1e9)};
+    nanosleep(&pause, NULL);
+}
+
+/* Copies, and sleeps for as long as a copy takes after each one, as a queue that waits for its
+ * jobs. */
+static sw_status copy_beside(struct copier *c, double alone, double *copying)
+{
+    const double begin = sw_now_s();
+    while (sw_now_s() - begin < turn_s) {
+        const double since = sw_now_s();
+        SW_TRY(copy_one(c));
+        *copying += sw_now_s() - since;
+        sleep_for(alone);
+    }
+    return SW_OK;
+}
+
+static sw_status open_copier(struct copier *c)
+{
+    void *mem[2] = {NULL, NULL};
+    SW_TRY(c->dev->ops->stream_open(c->dev, &c->on));
+    SW_TRY(sw_device_alloc(c->dev, SW_MEM_HOST, BUFFER, &mem[0]));
+    c->mem[0] = mem[0];
+    SW_TRY(sw_device_alloc(c->dev, SW_MEM_DEVICE, BUFFER, &mem[1]));
+    c->mem[1] = mem[1];
+    memset(mem[0], 1, BUFFER);
+    SW_TRY(sw_device_copy(c->dev, c->on, mem[1], mem[0], BUFFER));
+    return c->dev->ops->stream_wait(c->dev, c->on);
+}
+
+static void close_copier(struct copier *c)
+{
+    sw_device_free(c->dev, SW_MEM_HOST, c->mem[0], BUFFER);
+    sw_device_free(c->dev, SW_MEM_DEVICE, c->mem[1], BUFFER);
+    if (c->on) {
+        c->dev->ops->stream_close(c->dev, c->on);
+    }
+}
+
+/* Takes turns with kernels alone. */
+static sw_status take_turns(struct measuring *m, struct copier *c, double alone, bool leads)
+{
+    double copying = 0, seconds = 0;
+    c->n = 0;
+    for (int i = 0; i < TURNS; i++) {
+        const double begin = sw_now_s();
+        atomic_store(&m->jobs, true);
+        SW_TRY(copy_beside(c, alone, &copying));
+        atomic_store(&m->jobs, false);
+        seconds += sw_now_s() - begin;
+        sleep_for(turn_s);
+    }
+    if (leads) {
+        m->seconds = seconds;
+        m->copying = copying;
+        m->alone = alone * (double)c->n;
+    }
+    return SW_OK;
+}
+
+static sw_status run_copies(struct measuring *m, struct sw_device *dev, sw_comm *comm, bool leads)
+{
+    struct copier c = {.dev = dev, .bytes = m->bytes};
+    double alone = 0;
+    sw_status st = SW_OK;
+    SW_TRY_OR(close, open_copier(&c));
+    SW_TRY_OR(close, copy_alone(&c, &alone));
+    SW_TRY_OR(close, sw_comm_barrier(comm, "a measurement begins"));
+    SW_TRY_OR(close, take_turns(m, &c, alone, leads));
+close:
+    atomic_store(&m->stop, true);
+    close_copier(&c);
+    return st;
+}
+
+/* The first half of the threads computes, the second one copies. */
+static sw_status run_thread(void *ctx, sw_comm *comm)
+{
+    struct measuring *m = ctx;
+    const int rank = sw_comm_rank(comm);
+    struct sw_device *dev = m->options->devices[rank % m->n];
+    struct sw_kernels_beside beside = m->beside;
+    if (rank >= m->n) {
+        return run_copies(m, dev, comm, rank == m->n);
+    }
+    SW_TRY(sw_run_kernels(m->plan, dev, comm, &m->speeds->given, &m->stop, &beside));
+    if (rank == 0) {
+        memcpy(m->sums, beside.sums, sizeof m->sums);
+    }
+    return SW_OK;
+}
+
+/* The mean size of the plan's copies, within limits. */
+static size_t mean_copy(const struct sw_plan *plan)
+{
+    const struct sw_program *program = &plan->programs[0];
+    double bytes = 0, n = 0, work = 0;
+    for (int32_t i = 0; i < program->n_instrs; i++) {
+        const enum sw_load load = sw_instr_load(plan, program, i, &work);
+        const bool copies = load == SW_LOAD_COPIES_IN || load == SW_LOAD_COPIES_OUT;
+        bytes += copies ? work / 2 : 0; /* they are read and written */
+        n += copies;
+    }
+    return (size_t)fmax(LEAST, fmin(MOST, n > 0 ? bytes / n : 0));
+}
+
+/* The processors and the memory that a copy takes. */
+static struct sw_cost cost_of_copy(const struct sw_speeds *speeds)
+{
+    const struct sw_rate_curve *curve = &speeds->curves[SW_CURVE_COPY_IN];
+    const struct sw_rate_point *large = &curve->at[curve->n - 1];
+    struct sw_cost cost = large->cost;
+    cost.bandwidth = fmin(1, 2 * large->bytes / cost.seconds / speeds->bandwidth);
+    return cost;
+}
+
+/* Kernels have their share of the processors while a copy runs, and all of them otherwise. What
+ * they took besides is the delay. */
+static double delay_of(const struct measuring *m)
+{
+    const struct sw_kernel_sums *without = &m->sums[0], *with = &m->sums[1];
+    const double slower = without->alone > 0 ? without->seconds / without->alone : 1;
+    const double beside = m->copying / m->seconds * (with->seconds - with->shared);
+    return fmax(0, with->seconds - with->alone * slower - beside);
+}
+
+sw_status sw_measure_yield(const struct sw_plan *plan, const struct sw_measure_options *options,
+                           struct sw_speeds *speeds)
+{
+    bool unknown[SW_LOAD_COUNT];
+    struct sw_cost(*costs)[2] =
+        sw_alloc_zero("run", (size_t)plan->programs[0].n_instrs + 1, sizeof *costs);
+    SW_TRY_ALLOC(costs, "the costs of a step");
+    struct measuring m = {.plan = plan,
+                          .options = options,
+                          .speeds = speeds,
+                          .bytes = mean_copy(plan),
+                          .n = options->n_devices < SW_THREAD_RANKS_MAX / 2
+                                   ? options->n_devices
+                                   : SW_THREAD_RANKS_MAX / 2};
+    sw_speeds_costs(plan, speeds, unknown, costs);
+    m.beside.pace = sw_speeds_pace(speeds, costs);
+    m.beside.job = cost_of_copy(speeds);
+    m.beside.jobs = &m.jobs;
+    atomic_init(&m.jobs, false);
+    atomic_init(&m.stop, false);
+    const sw_status st = sw_threads_run(2 * m.n, DEADLINE_S, run_thread, &m);
+    if (st >= 0 && m.alone > 0) {
+        speeds->yield = delay_of(&m) / m.alone;
+    }
+    sw_free(costs);
+    return st;
+}
