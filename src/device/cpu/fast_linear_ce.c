@@ -997,14 +997,14 @@ static void take_d_block(void *ctx, float *logits, struct cpu_block block)
 }
 
 /* Rows of dh that take part come from, or go to, their places. */
-static void gather_dh(const struct backward_job *job)
+static void gather_item(void *ctx, int64_t i_item, int i_worker)
 {
+    const struct backward_job *job = ctx;
     const struct loss_shape *s = &job->b->s;
     const float *from = s->partial ? job->call->out[0] : job->call->in[5 + s->bias];
-    for (int64_t i = 0; i < job->n_used; i++) {
-        memcpy(job->dh + i * s->width, from + job->place[i] * s->width,
-               (size_t)s->width * sizeof *from);
-    }
+    (void)i_worker;
+    memcpy(job->dh + i_item * s->width, from + job->place[i_item] * s->width,
+           (size_t)s->width * sizeof *from);
 }
 
 static void scatter_item(void *ctx, int64_t i_item, int i_worker)
@@ -1033,7 +1033,7 @@ static void run_chunk_panels(struct backward_job *job)
     call.a = job->d;
     if (b->has_dh) {
         if (job->c == 0 && s->continues) {
-            gather_dh(job);
+            sw_pool_run(pool, job->n_used, gather_item, job);
         }
         call.c = job->dh;
         call.adds = job->c > 0 || s->continues;
