@@ -305,6 +305,49 @@ static void test_rows_of_the_loss_do_not_depend_on_labels_of_others(void **state
     }
 }
 
+/* In fp32 each sum of the loss's products is longer than one depth of the kernels (256): over the
+ * width, over a chunk of the vocabulary, and over the 264 rows that have a label. The last chunk
+ * has few rows. */
+enum { DEEP_ROWS = 330, DEEP_VOCAB = 270, DEEP_CHUNK = 260, DEEP_WIDTH = 263 };
+
+static void deep_loss(struct op_case *c, enum sw_op_kind kind)
+{
+    const bool is_grad = kind == SW_OP_LINEAR_CE_GRAD;
+    case_init(c, kind, "loss of long sums, %s", is_grad ? "gradient" : "forward");
+    c->op.attrs.linear_ce.chunk = DEEP_CHUNK;
+    c->slack = is_grad ? 4 : 2;
+    if (is_grad) {
+        case_in(c, SW_F32, SW_SHAPE(1), 0.1, 2);
+    }
+    case_in(c, SW_F32, SW_SHAPE(DEEP_ROWS, DEEP_WIDTH), -1, 1);
+    case_in(c, SW_F32, SW_SHAPE(DEEP_VOCAB, DEEP_WIDTH), -0.1, 0.1);
+    const int i_labels = case_in_ints(c, SW_SHAPE(DEEP_ROWS), 0, DEEP_VOCAB);
+    c->labels = c->in[i_labels].view.data;
+    for (int r = 3; r < DEEP_ROWS; r += 5) {
+        ((int32_t *)c->in[i_labels].view.data)[r] = -100;
+    }
+    if (is_grad) {
+        case_in(c, SW_F32, SW_SHAPE(DEEP_ROWS), 4.5, 6);
+        case_out(c, SW_F32, SW_SHAPE(DEEP_ROWS, DEEP_WIDTH));
+        case_out(c, SW_F32, SW_SHAPE(DEEP_VOCAB, DEEP_WIDTH));
+    } else {
+        case_out(c, SW_F32, SW_SHAPE(1));
+        case_out(c, SW_F32, SW_SHAPE(1));
+        case_out(c, SW_F32, SW_SHAPE(DEEP_ROWS));
+    }
+}
+
+static void test_sums_of_the_loss_may_be_long(void **state)
+{
+    static const enum sw_op_kind kinds[] = {SW_OP_LINEAR_CE, SW_OP_LINEAR_CE_GRAD};
+    for (size_t i = 0; i < SW_LEN(kinds); i++) {
+        struct op_case c;
+        deep_loss(&c, kinds[i]);
+        check_case(*state, &c);
+        case_fini(&c);
+    }
+}
+
 static void test_every_kind_has_cases(void **state)
 {
     (void)state;
@@ -607,6 +650,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_timelines_order_streams_and_threads),
     cmocka_unit_test(test_the_loss_leaves_out_rows_without_a_label),
     cmocka_unit_test(test_rows_of_the_loss_do_not_depend_on_labels_of_others),
+    cmocka_unit_test(test_sums_of_the_loss_may_be_long),
     cmocka_unit_test(test_kernels),
 };
 
