@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Marian's tokenizer. A text is cut in this order:
-// - tokens that tokenizer_config.json names, wherever they occur;
+// - tokens that tokenizer_config.json or the older files name, wherever they occur;
 // - ">>..<<", the code of a language, if the text between those tokens begins with it;
 // - the pieces of the SentencePiece model of the text's side.
 // vocab.json gives the ids. A piece that it lacks is unknown, because the ids of the models have no
@@ -35,6 +35,9 @@ struct marian {
     bool *special;                  /* [vocab_size] */
     int32_t unknown;
     bool cleans_up; /* a decoded text, see sw_clean_up_spaces */
+    /* There is added_tokens_decoder. special_tokens_map.json and added_tokens.json are then kept
+     * for saving, and not read. */
+    bool has_list;
 };
 
 static struct marian *self_of(const struct sw_tokenizer *tokenizer)
@@ -272,7 +275,7 @@ done:
 
 /* ---- special tokens ---- */
 
-/* The files that name special tokens; a later one overrides. */
+/* The files that name special tokens; a later one overrides. One that is not read is empty. */
 struct naming {
     struct sw_json_doc *docs[2];
     const char *vocab; /* name of vocab.json */
@@ -404,15 +407,24 @@ static sw_status read_named(struct marian *self, const struct sw_named_text file
     SW_TRY(
         sw_json_get_bool(settings, root, "clean_up_tokenization_spaces", false, &self->cleans_up));
     SW_TRY(sw_added_entries_each(settings, root, add_entry, self));
-    SW_TRY(files[SW_MARIAN_ADDED].text ? add_file(self, &files[SW_MARIAN_ADDED]) : SW_OK);
+    SW_TRY(files[SW_MARIAN_ADDED].text && !self->has_list ? add_file(self, &files[SW_MARIAN_ADDED])
+                                                          : SW_OK);
     SW_TRY(add_specials(self, in));
     struct sw_added_token *listed = self->whole.tokens;
     return sw_added_set_init(&self->whole, listed, self->whole.n);
 }
 
+/* Also an empty list counts, as in transformers. */
+static bool has_list(const struct sw_json *settings)
+{
+    const struct sw_json *list = sw_json_get(settings, "added_tokens_decoder");
+    return list && list->type == SW_JSON_OBJECT;
+}
+
 static sw_status read_all(struct marian *self, const struct sw_named_text files[SW_MARIAN_FILES])
 {
     struct naming in = {.vocab = files[SW_MARIAN_VOCAB].name};
+    const struct sw_named_text none = {.name = files[SW_MARIAN_ROLES].name};
     sw_status st;
     for (int side = SOURCE; side <= TARGET; ++side) {
         const struct sw_named_text *file = &files[SW_MARIAN_SOURCE + side];
@@ -420,7 +432,9 @@ static sw_status read_all(struct marian *self, const struct sw_named_text files[
     }
     SW_TRY(sw_vocab_read_json(&files[SW_MARIAN_VOCAB], &self->vocab));
     SW_TRY_OR(done, sw_named_text_parse(&files[SW_MARIAN_SETTINGS], &in.docs[0]));
-    SW_TRY_OR(done, sw_named_text_parse(&files[SW_MARIAN_ROLES], &in.docs[1]));
+    self->has_list = has_list(sw_json_root(in.docs[0]));
+    SW_TRY_OR(done,
+              sw_named_text_parse(self->has_list ? &none : &files[SW_MARIAN_ROLES], &in.docs[1]));
     SW_TRY_OR(done, read_named(self, files, &in));
     for (int side = SOURCE; side <= TARGET; ++side) {
         SW_TRY_OR(done, check_model(self, side, files[SW_MARIAN_SOURCE + side].name, in.vocab));
@@ -474,7 +488,8 @@ static sw_status open_paths(const char *const paths[SW_MARIAN_FILES], const char
     }
     SW_TRY_OR(done, sw_named_texts_read(paths, SW_MARIAN_FILES, SW_MARIAN_SETTINGS, texts, files));
     SW_TRY_OR(done, sw_marian_parse(files, &self));
-    SW_TRY_OR(done, sw_tokenizer_read_roles(self, folder));
+    SW_TRY_OR(done, self_of(self)->has_list ? sw_tokenizer_read_own_roles(self, folder)
+                                            : sw_tokenizer_read_roles(self, folder));
     *out = self;
     self = NULL;
 done:

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char map_file[] = "special_tokens_map.json";
 static const char template_file[] = "chat_template.jinja"; /* has no roles; saved with the others */
 
 const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key)
@@ -74,8 +75,9 @@ sw_status sw_tokenizer_parse_roles(struct sw_tokenizer *super, const char *name,
     return st < 0 ? sw_fail_prefix(st, "%s", name) : SW_OK;
 }
 
-/* Reads one file beside the tokenizer, if it is there, and keeps it for saving. */
-static sw_status read_if_there(struct sw_tokenizer *super, const char *path, const char *name)
+/* Keeps a file beside the tokenizer for saving, if it is there. has_roles: reads it, too. */
+static sw_status read_if_there(struct sw_tokenizer *super, const char *path, const char *name,
+                               bool has_roles)
 {
     sw_status st;
     char *data = NULL;
@@ -84,7 +86,7 @@ static sw_status read_if_there(struct sw_tokenizer *super, const char *path, con
         return SW_OK;
     }
     SW_TRY(sw_file_read(path, &data, &len));
-    if (name != template_file) {
+    if (has_roles) {
         SW_TRY_OR(done, sw_tokenizer_parse_roles(super, path, data, len));
     }
     SW_TRY_OR(done, sw_tokenizer_keep_file(super, name, data, len));
@@ -104,18 +106,29 @@ sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct 
     return st;
 }
 
-sw_status sw_tokenizer_read_roles(struct sw_tokenizer *super, const char *folder)
+static sw_status read_roles(struct sw_tokenizer *super, const char *folder, bool reads_map)
 {
-    const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", template_file};
+    const char *const names[] = {"tokenizer_config.json", map_file, template_file};
     for (size_t i = 0; i < SW_LEN(names); ++i) {
         sw_status st;
         struct sw_str path = {0};
+        const bool has_roles = names[i] != template_file && (names[i] != map_file || reads_map);
         sw_str_printf(&path, "%s/%s", folder, names[i]);
         st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
-                         : read_if_there(super, path.ptr, names[i]);
+                         : read_if_there(super, path.ptr, names[i], has_roles);
         sw_str_fini(&path);
         SW_TRY(st);
     }
     usual_roles(super);
     return SW_OK;
+}
+
+sw_status sw_tokenizer_read_roles(struct sw_tokenizer *super, const char *folder)
+{
+    return read_roles(super, folder, true);
+}
+
+sw_status sw_tokenizer_read_own_roles(struct sw_tokenizer *super, const char *folder)
+{
+    return read_roles(super, folder, false);
 }

@@ -280,14 +280,15 @@ static void bad_files_are_named(void **state)
     }
 }
 
-/* A piece without an id is unknown, and added tokens stay whole wherever they are named. */
-static void ids_come_from_the_vocabulary_alone(void **state)
+#define LIST                                                                                       \
+    "{\"added_tokens_decoder\": {\"5\": {\"content\": \"<x>\"}, \"7\": {\"content\": \"of the\"}}}"
+#define FILE_OF_BOTH "{\"of the\": 7, \"<x>\": 5}"
+
+static void check_own_ids(const char *folder)
 {
-    (void)state;
     static const int32_t end[] = {5, 7, 0};
     struct sw_ids ids = {0};
-    struct sw_tokenizer *tokenizer =
-        open_path(write_folder("own", VOCAB, ADDED(""), "{\"of the\": 7}"));
+    struct sw_tokenizer *tokenizer = open_path(folder);
     assert_int_equal(sw_tokenizer_vocab_size(tokenizer), 8);
     assert_int_equal(sw_tokenizer_encode(tokenizer, "the of<x>of the", 15, true, &ids), SW_OK);
     assert_int_equal(ids.ptr[0], 2);
@@ -297,6 +298,42 @@ static void ids_come_from_the_vocabulary_alone(void **state)
     }
     sw_ids_fini(&ids);
     sw_tokenizer_close(tokenizer);
+}
+
+/* A piece without an id is unknown, and added tokens stay whole wherever they are named. */
+static void ids_come_from_the_vocabulary_alone(void **state)
+{
+    (void)state;
+    check_own_ids(write_folder("listed", VOCAB, LIST, NULL));
+    check_own_ids(write_folder("filed", VOCAB, NULL, FILE_OF_BOTH));
+}
+
+/* As in transformers, also if the list is empty, and even if the files are not readable. */
+static void a_list_of_added_tokens_replaces_the_older_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *added, *roles;
+        int32_t size, pad;
+    } cases[] = {
+        {"{}", "{\"of the\": 7}", "{\"pad_token\": \"a\"}", 8, 3},
+        {ADDED(""), "{\"of the\": 7}", "{\"pad_token\": \"a\"}", 7, 6},
+        {"{\"added_tokens_decoder\": {}}", "{\"of the\": 9}", "{\"eos_token\": \"<e>\"}", 7, 6},
+        {ADDED(""), "[", "[", 7, 6},
+    };
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        char name[16], path[600];
+        snprintf(name, sizeof name, "older%zu", i);
+        const char *folder = write_folder(name, VOCAB, cases[i].settings, cases[i].added);
+        snprintf(path, sizeof path, "%s/special_tokens_map.json", folder);
+        const char *roles = cases[i].roles;
+        assert_int_equal(sw_file_write_atomic(path, roles, strlen(roles)), SW_OK);
+        struct sw_tokenizer *tokenizer = open_path(folder);
+        assert_int_equal(sw_tokenizer_vocab_size(tokenizer), cases[i].size);
+        assert_int_equal(sw_tokenizer_pad(tokenizer), cases[i].pad);
+        assert_int_equal(sw_tokenizer_eos(tokenizer), 0);
+        sw_tokenizer_close(tokenizer);
+    }
 }
 
 /* The space before punctuation is removed only if the folder says so. */
@@ -369,8 +406,9 @@ static void both_models_go_before_a_tokenizer_json(void **state)
 static void failing_allocations(void **state)
 {
     (void)state;
-    sw_test_failing_allocations(write_folder("failing", VOCAB, ADDED(""), "{\"of the\": 7}"),
-                                ">>fra<< the<x>a \xC3\xA9</s>");
+    static const char text[] = ">>fra<< the<x>a \xC3\xA9</s>";
+    sw_test_failing_allocations(write_folder("failing", VOCAB, ADDED(""), NULL), text);
+    sw_test_failing_allocations(write_folder("failing2", VOCAB, "{}", "{\"of the\": 7}"), text);
 }
 
 static const struct CMUnitTest tests[] = {
@@ -381,6 +419,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(missing_files_are_named),
     cmocka_unit_test(bad_files_are_named),
     cmocka_unit_test(ids_come_from_the_vocabulary_alone),
+    cmocka_unit_test(a_list_of_added_tokens_replaces_the_older_files),
     cmocka_unit_test(texts_are_cleaned_up_on_demand),
     cmocka_unit_test(saving_keeps_every_file),
     cmocka_unit_test(both_models_go_before_a_tokenizer_json),
