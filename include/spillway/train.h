@@ -201,17 +201,20 @@ struct sw_generate_options {
 SW_API sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out,
                                   bool *started);
 
-/* Stop tokens and rules of a model's generation_config.json (docs/tasks.md). */
+/* Stop tokens and rules of a model's generation_config.json (docs/tasks.md). For an encoder-decoder
+ * without that file they come from config.json. */
 struct sw_writing;
 /*
  * sw_writing_open - read the file. A warning names the keys that would change a text and are not
  * supported.
  *
- * tokenizer    its end-of-text token is the stop token if the file has none
+ * model        a folder, config.json or preset; one without either file has no rules
+ * tokenizer    its end-of-text token is the stop token if the file has none; NULL = there is none
  * asked        the sampling that will be used
  * out          close with sw_writing_close
  *
  * SW_E_FORMAT  names a key with an invalid value
+ * Other errors are those of opening the model.
  */
 SW_API sw_status sw_writing_open(const char *model, const sw_tokenizer *tokenizer,
                                  const struct sw_sampling *asked, struct sw_writing **out);

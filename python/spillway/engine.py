@@ -242,6 +242,20 @@ class _Scheduler:
         return self._engine.get_lr()
 
 
+class _Rules(Handle):
+    """Stop tokens and rules of texts, from the model's files."""
+
+    _what = "rules of a text"
+
+    def __init__(self, model: bytes, tokenizer: Optional[Tokenizer], sampling: Sampling) -> None:
+        out = c_void_p()
+        if tokenizer is not None:
+            tokenizer._check()
+        words = tokenizer._pointer if tokenizer is not None else None
+        check(lib.sw_writing_open(model, words, byref(sampling), byref(out)))
+        super().__init__(out, lib.sw_writing_close)
+
+
 class Engine(Handle):
     """A model, a configuration and a plan, opened by :func:`initialize`. Close it, or use
     `with`."""
@@ -262,6 +276,10 @@ class Engine(Handle):
         super().__init__(out, lib.sw_close)
         self.tokenizer: Optional[Tokenizer] = None
         self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
+        model = bytes(options.struct.model.path)  # the working directory may change
+        self._model = os.path.abspath(model) if os.path.exists(model) else model
+        self._rules: Optional[_Rules] = None
+        self._rules_of: Tuple[Any, ...] = ()  # what they were opened for
         self._no_bos = False
         self._owned: List[Handle] = []
         self._dataset: Optional[Dataset] = None
@@ -305,6 +323,7 @@ class Engine(Handle):
     def close(self) -> None:
         """Releases its memory. Closing again does nothing."""
         super().close()
+        self._rules = None
         for item in reversed(self._owned):
             item.close()
         if os.getpid() == self._process:
@@ -661,7 +680,9 @@ class Engine(Handle):
         array of ids.
 
         Needs `generate_tokens` of at least the length of prompt and continuation. temperature 0
-        takes the likeliest token. stop: ids that end it (default: the tokenizer's end of text).
+        takes the likeliest token. The model's generation_config.json is followed as `spillway
+        generate` follows it, except for its maximum lengths. stop: ids that end the text (default:
+        those of that file, or else the tokenizer's end of text).
         """
         self._check()
         as_text = isinstance(prompt, str)
@@ -679,13 +700,16 @@ class Engine(Handle):
         if ids.dtype != np.int32 or ids.ndim != 1:
             ids = _as_ids(ids)
         tokens = _whole("tokens", tokens, 1)
-        ends = [tokenizer.eos] if stop is None and tokenizer and tokenizer.eos >= 0 else stop or []
-        stops = (c_int32 * max(len(ends), 1))(*ends)
         sampling = Sampling(
             temperature=_share("temperature", temperature, math.inf),
             top_k=_whole("top_k", top_k, 0), top_p=_share("top_p", top_p, 1),
-            seed=_whole("seed", seed, 0), stop_id=-1, n_stop_ids=len(ends))
-        sampling.stop_ids = ctypes.cast(stops, POINTER(c_int32))
+            seed=_whole("seed", seed, 0), stop_id=-1)
+        rules = self._rules_for(tokenizer, sampling)  # sampling points into them
+        rules._ask("sw_writing_apply", ids.size, stop is None, byref(sampling))
+        if stop is not None:
+            stops = (c_int32 * max(len(stop), 1))(*stop)
+            sampling.stop_ids = ctypes.cast(stops, POINTER(c_int32))
+            sampling.n_stop_ids = len(stop)
         # more than there is room for is refused before anything is written
         out, n = np.empty(min(tokens, max(self._room, 1)), dtype=np.int32), c_int64()
         pointer = POINTER(c_int32)
@@ -693,6 +717,13 @@ class Engine(Handle):
                    out.ctypes.data_as(pointer), byref(n), None)
         made = out[: n.value].copy()
         return tokenizer.decode(made) if as_text and tokenizer else made
+
+    def _rules_for(self, tokenizer: Optional[Tokenizer], sampling: Sampling) -> _Rules:
+        """Keeps the rules for the next call, so that they are read, and warned about, once."""
+        wanted = (tokenizer, sampling.temperature > 0, sampling.top_k > 0, sampling.top_p > 0)
+        if self._rules is None or self._rules_of != wanted:
+            self._rules, self._rules_of = _Rules(self._model, tokenizer, sampling), wanted
+        return self._rules
 
 
 def _address(value: Any) -> int:

@@ -199,18 +199,24 @@ def test_targets_of_marians_tokenizer_have_ids_of_their_own() -> None:
 def test_an_encoder_decoder_reads_a_prompt_in_the_template(tmp_path: Path) -> None:
     folder = Path(__file__).parents[2] / "tests" / "cases" / "marian_tokenizer"
     model = tmp_path / "marian.json"
-    model.write_text(json.dumps({
+    config = {
         "model_type": "marian", "architectures": ["MarianMTModel"], "vocab_size": 287,
         "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2,
         "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
         "max_position_embeddings": 24, "pad_token_id": 285, "eos_token_id": 0,
-        "decoder_start_token_id": 285}))
-    with spillway.Tokenizer(folder) as tokenizer, spillway.initialize(
-            model, CONFIG, tokenizer=tokenizer, seq_len=16, target_len=8,
-            generate_tokens=8) as engine:
-        ids = engine.generate(tokenizer.encode("the sun", True), tokens=8, stop=[])
-        assert len(ids) == 8
-        assert engine.generate("the sun", tokens=8, stop=[]) == tokenizer.decode(ids)
+        "decoder_start_token_id": 285}
+    options = dict(seq_len=16, target_len=8, generate_tokens=8)
+    with spillway.Tokenizer(folder) as tokenizer:
+        prompt = tokenizer.encode("the sun", True)
+        model.write_text(json.dumps(config))
+        with spillway.initialize(model, CONFIG, tokenizer=tokenizer, **options) as engine:
+            ids = engine.generate(prompt, tokens=8, stop=[])
+            assert len(ids) == 8
+            assert engine.generate("the sun", tokens=8, stop=[]) == tokenizer.decode(ids)
+        word = int(ids[ids != 0][0])  # the rules do not exclude the end of a text
+        model.write_text(json.dumps({**config, "bad_words_ids": [[word]]}))
+        with spillway.initialize(model, CONFIG, tokenizer=tokenizer, **options) as engine:
+            assert word not in engine.generate(prompt, tokens=8, stop=[])
 
 
 def test_texts_begin_with_bos_unless_no_bos_is_asked_for(tmp_path: Path) -> None:

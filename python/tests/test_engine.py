@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import gc
 import inspect
+import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 import pytest
@@ -357,6 +358,31 @@ def test_generation_is_that_of_the_program(program: Any, text: Path, tmp_path: P
     with opened(training_data=text) as engine:
         with pytest.raises(spillway.SpillwayError):
             engine.generate("12", 2)
+
+
+def test_generation_follows_the_rules_of_the_folder(program: Any, text: Path,
+                                                    tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    with opened(training_data=text, generate_tokens=16) as engine:
+        engine.export(folder)
+
+    def said(**rules: Any) -> List[int]:
+        (folder / "generation_config.json").write_text(json.dumps(rules))
+        with opened(folder, train=False, seq_len=16, generate_tokens=16) as engine:
+            words = engine.generate("12 and", 8)
+            ids = engine.generate(engine.tokenizer.encode("12 and"), 8)
+            assert engine.tokenizer.decode(ids) == words
+        output = program("generate", "--model", folder, "--prompt", "12 and", "--tokens", 8).stdout
+        assert output == "12 and" + words + "\n"
+        return [int(one) for one in ids]
+
+    first = said()[0]
+    assert first not in said(bad_words_ids=[[first]])
+    assert said(eos_token_id=first) == [first]
+    (folder / "generation_config.json").write_text('{"repetition_penalty": 0}')
+    with opened(folder, train=False, seq_len=16, generate_tokens=16) as engine:
+        with pytest.raises(spillway.SpillwayError, match="repetition_penalty is 0"):
+            engine.generate([1], 2)
 
 
 def test_tokenizers_and_datasets_stand_alone(text: Path) -> None:

@@ -162,7 +162,7 @@ static sw_status open_all(struct generate *g)
     const struct sw_task *task;
     SW_TRY(sw_model_check_path(o->model));
     SW_TRY(sw_weights_find_task(o->model, NULL, 0, &task));
-    g->answers = task->rows == SW_ROWS_TARGETS || task->rows == SW_ROWS_SPANS;
+    g->answers = sw_job_answers(task);
     if (o->source_prefix && !g->answers) {
         return SW_FAIL(SW_E_ARG, "--source-prefix does not apply to the task \"%s\"", task->name);
     }

@@ -91,8 +91,10 @@ struct sw_job_settings {
     struct sw_text_rules rules;
     struct sw_ids stops, never, begins;
     int64_t min_length, min_new, max_length, max_new;
-    bool answers; /* the prompt is the input of an encoder */
+    bool answers; /* see sw_job_answers */
 };
+/* Whether a prompt is the input of an encoder. */
+bool sw_job_answers(const struct sw_task *task);
 /* asked: the sampling that the caller chose. Returns SW_E_FORMAT, naming the key, if a value is
  * invalid. */
 sw_status sw_job_settings_read(const char *model, bool answers, const struct sw_sampling *asked,

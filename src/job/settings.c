@@ -8,6 +8,11 @@
 #include "hf/hf.h"
 #include "job/private.h"
 
+bool sw_job_answers(const struct sw_task *task)
+{
+    return task->rows == SW_ROWS_TARGETS || task->rows == SW_ROWS_SPANS;
+}
+
 /* Reads an id or a list of ids. */
 static sw_status read_ids(const struct sw_json_doc *doc, const struct sw_json *root,
                           const char *key, struct sw_ids *out)
@@ -265,7 +270,7 @@ void sw_job_settings_apply(struct sw_job_settings *s, int64_t n_prompt, bool end
     out->rules = &s->rules;
 }
 
-/* ---- for programs that hold a conversation ---- */
+/* ---- for other programs ---- */
 
 struct sw_writing {
     struct sw_job_settings settings;
@@ -274,10 +279,12 @@ struct sw_writing {
 sw_status sw_writing_open(const char *model, const sw_tokenizer *tokenizer,
                           const struct sw_sampling *asked, struct sw_writing **out)
 {
+    const struct sw_task *task;
+    SW_TRY(sw_weights_find_task(model, NULL, 0, &task));
     struct sw_writing *w = sw_alloc_zero("generate", 1, sizeof *w);
     SW_TRY_ALLOC(w, "rules of a text");
-    sw_status st = sw_job_settings_read(model, false, asked, &w->settings);
-    st = st < 0 ? st : sw_job_settings_stop(&w->settings, tokenizer);
+    sw_status st = sw_job_settings_read(model, sw_job_answers(task), asked, &w->settings);
+    st = st < 0 || !tokenizer ? st : sw_job_settings_stop(&w->settings, tokenizer);
     if (st < 0) {
         sw_writing_close(w);
         return st;

@@ -150,7 +150,24 @@ static void texts_are_those_of_the_targets_model(void **state)
     sw_free(lines);
 }
 
+/* As for programs of their own, which may have no tokenizer. */
+static void rules_come_from_config_json(void **state)
+{
+    (void)state;
+    struct sw_writing *writing;
+    struct sw_sampling sampling = {0};
+    assert_int_equal(sw_writing_open(test_at("marian.json"), NULL, &sampling, &writing), SW_OK);
+    sw_writing_apply(writing, 5, true, &sampling);
+    assert_int_equal(sampling.n_stop_ids, 1);
+    assert_int_equal(sampling.stop_ids[0], 0);
+    assert_int_equal(sampling.rules->start_id, 285);
+    assert_int_equal(sampling.rules->n_never, 1);
+    assert_int_equal(sampling.rules->never[0], 285);
+    sw_writing_close(writing);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(rules_come_from_config_json),
     cmocka_unit_test(texts_are_those_of_the_targets_model),
 };
 
