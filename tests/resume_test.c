@@ -266,6 +266,36 @@ static void a_checkpoint_without_data_goes_on_and_says_so(void **state)
                 "other data: data other.txt (");
 }
 
+static void put_pieces(const char *lower_case)
+{
+    char text[64];
+    snprintf(text, sizeof text, "{\"do_lower_case\": %s, \"model_max_length\": 512}", lower_case);
+    test_put("pieces/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nline\nof\na\nsmall\ntext\nand\nthen\n"
+                                 "another\n,\n;\n");
+    test_put("pieces/tokenizer_config.json", text);
+}
+
+/* The vocabulary stays the same. */
+static void other_rules_of_a_tokenizer_are_refused(void **state)
+{
+    (void)state;
+#define PIECES TRAIN "--data text.txt --tokenizer pieces --output pieces_run "
+    assert_int_equal(sw_mkdirs(test_at("pieces")), SW_OK);
+    put_pieces("true");
+    test_expect(PIECES "--steps 1", 0, "checkpoints: ");
+    test_put("pieces/tokenizer_config.json",
+             "{ \"padding_side\": \"left\", \"do_lower_case\": true}");
+    test_expect(PIECES "--steps 2 --resume", 0, "resumed at step 1");
+    put_pieces("false");
+    test_expect(PIECES "--steps 3 --resume", 2,
+                "it was trained on other data: rules of the tokenizer (merges, ");
+    /* A checkpoint of a version that did not record them goes on. */
+    forget_member(test_at("pieces_run/checkpoint-2/manifest.json"), ",\"rules\":\"", "}");
+    test_expect(PIECES "--steps 3 --resume", 0, "resumed at step 2");
+    put_pieces("true");
+    test_expect(PIECES "--steps 4 --resume", 2, "rules of the tokenizer");
+}
+
 static void the_room_for_checkpoints_is_said_at_the_start(void **state)
 {
     (void)state;
@@ -394,6 +424,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_loss_that_is_no_number_is_named_plainly),
     cmocka_unit_test(json_has_null_where_a_number_is_none),
     cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
+    cmocka_unit_test(other_rules_of_a_tokenizer_are_refused),
     cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
     cmocka_unit_test(what_was_chosen_is_kept),
 };

@@ -156,12 +156,9 @@ static sw_status add_files(struct record *r, const char *key, const char *const 
     return sw_data_each_file(files, n, add_file, r);
 }
 
-/* Identifies a tokenizer by its vocabulary. Equal vocabularies give a text the same tokens, unless
- * merges are ordered differently, and their order follows the vocabulary. */
-static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
+static sw_status digest_vocabulary(const sw_tokenizer *tokenizer, char hex[33])
 {
     struct sw_digest *digest;
-    char hex[33];
     const int64_t n = sw_tokenizer_vocab_size(tokenizer);
     SW_TRY(sw_digest_open(&digest));
     for (int64_t id = 0; id < n; id++) {
@@ -175,10 +172,41 @@ static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer)
     }
     sw_digest_hex(digest, hex);
     sw_digest_close(digest);
+    return SW_OK;
+}
+
+/* Texts have their template in the record, see add_template. */
+static sw_status digest_rules(const sw_tokenizer *tokenizer, bool templated, char hex[33])
+{
+    struct sw_digest *digest;
+    struct sw_str rules = {0};
+    sw_status st = sw_tokenizer_put_rules(tokenizer, &rules);
+    if (!templated) {
+        sw_tokenizer_put_templates(tokenizer, &rules);
+    }
+    st = st >= 0 && rules.failed ? fail_memory() : st;
+    st = st < 0 ? st : sw_digest_open(&digest);
+    if (st >= 0) {
+        sw_digest_update(digest, sw_str_text(&rules), rules.len);
+        sw_digest_hex(digest, hex);
+        sw_digest_close(digest);
+    }
+    sw_str_fini(&rules);
+    return st;
+}
+
+/* Identifies a tokenizer by its vocabulary and its rules. Records of older versions have no rules;
+ * the vocabulary alone is compared with them. */
+static sw_status add_tokenizer(struct record *r, const sw_tokenizer *tokenizer, bool templated)
+{
+    char words[33], rules[33];
+    SW_TRY(digest_vocabulary(tokenizer, words));
+    SW_TRY(digest_rules(tokenizer, templated, rules));
     struct sw_json *object = sw_json_put(r->doc, sw_json_root(r->doc), "tokenizer", SW_JSON_OBJECT);
     if (!object || !sw_json_put_str(r->doc, object, "kind", sw_tokenizer_kind(tokenizer)) ||
-        !sw_json_put_i64(r->doc, object, "tokens", n) ||
-        !sw_json_put_str(r->doc, object, "digest", hex)) {
+        !sw_json_put_i64(r->doc, object, "tokens", sw_tokenizer_vocab_size(tokenizer)) ||
+        !sw_json_put_str(r->doc, object, "digest", words) ||
+        !sw_json_put_str(r->doc, object, "rules", rules)) {
         return fail_memory();
     }
     return SW_OK;
@@ -249,7 +277,7 @@ static sw_status fill(struct record *r, const struct sw_data_record_options *o)
     if (o->templated) {
         SW_TRY(add_template(r, o->tokenizer));
     }
-    return o->tokenizer ? add_tokenizer(r, o->tokenizer) : SW_OK;
+    return o->tokenizer ? add_tokenizer(r, o->tokenizer, o->templated) : SW_OK;
 }
 
 sw_status sw_data_record(const struct sw_data_record_options *options, struct sw_json_doc **out)

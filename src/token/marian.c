@@ -446,6 +446,8 @@ static sw_status read_all(struct marian *self, const struct sw_named_text files[
             i != SW_MARIAN_ROLES) { /* kept with roles */
             SW_TRY_OR(done, sw_tokenizer_keep_file(&self->super, file_names[i], files[i].text,
                                                    files[i].len));
+            self->super.files[self->super.n_files - 1].is_unused =
+                i == SW_MARIAN_ADDED && self->has_list;
         }
     }
 done:

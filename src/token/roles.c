@@ -90,6 +90,7 @@ static sw_status read_if_there(struct sw_tokenizer *super, const char *path, con
         SW_TRY_OR(done, sw_tokenizer_parse_roles(super, path, data, len));
     }
     SW_TRY_OR(done, sw_tokenizer_keep_file(super, name, data, len));
+    super->files[super->n_files - 1].is_unused = !has_roles;
 done:
     sw_free(data);
     return st;

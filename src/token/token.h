@@ -66,6 +66,8 @@ void sw_template_fini(struct sw_template *template);
 struct sw_tokenizer {
     const struct sw_tokenizer_ops *ops;
     const char *kind; /* for people */
+    /* The class that chose how words are split, if the kind alone does not say it; else NULL. */
+    const char *class_name;
     int64_t vocab_size;
     int32_t eos, bos, pad;
     struct sw_template single, pair;
@@ -101,6 +103,13 @@ sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const
 /* Appends the single-text template as "<s> ..", with tokens as the vocabulary spells them. Appends
  * nothing if the template adds no tokens. */
 void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_str *out);
+
+/* Appends the rules by which the tokenizer makes ids of a text: merges, scores, normalizer,
+ * pre-tokenizer, added tokens, options and the end of a text, all but the vocabulary and the
+ * templates. Equal rules and vocabularies make the same ids. */
+sw_status sw_tokenizer_put_rules(const struct sw_tokenizer *tokenizer, struct sw_str *out);
+/* Appends the templates of one text and two, and which end of a long text is cut. */
+void sw_tokenizer_put_templates(const struct sw_tokenizer *tokenizer, struct sw_str *out);
 
 /* Whether all token types are 0 because the model takes none. */
 bool sw_tokenizer_has_no_types(const struct sw_tokenizer *tokenizer);

@@ -210,8 +210,8 @@ sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *nam
         sw_realloc("tokenizer", tokenizer->files, (size_t)(n + 1) * sizeof(*files));
     SW_TRY_ALLOC(files, "a tokenizer's files");
     tokenizer->files = files;
-    files[n] =
-        (struct sw_saved_file){sw_strdup("tokenizer", name), sw_alloc("tokenizer", len), len};
+    files[n] = (struct sw_saved_file){sw_strdup("tokenizer", name), sw_alloc("tokenizer", len), len,
+                                      false};
     tokenizer->n_files++;
     SW_TRY_ALLOC(files[n].name && files[n].data ? files : NULL, "a tokenizer's files");
     if (len > 0) {

@@ -9,6 +9,7 @@
 struct sw_saved_file {
     char *name, *data; /* owned */
     size_t len;
+    bool is_unused; /* nothing in it was read */
 };
 
 /* Initialises with ids -1 and templates without special tokens. */

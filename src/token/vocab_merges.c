@@ -68,6 +68,9 @@ static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_js
 enum tokenizer_class { CLASS_GPT2, CLASS_ROBERTA, CLASS_QWEN2 };
 enum role { ROLE_BOS, ROLE_EOS, ROLE_UNK, ROLE_SEP, ROLE_CLS, ROLE_PAD, ROLE_MASK, N_ROLES };
 
+static const char *const class_names[] = {
+    [CLASS_GPT2] = "gpt2", [CLASS_ROBERTA] = "roberta", [CLASS_QWEN2] = "qwen2"};
+
 static const char end_of_text[] = "<|endoftext|>";
 /* Default special tokens of a class; NULL: it has none. */
 static const char *const usual_tokens[][N_ROLES] = {
@@ -161,6 +164,7 @@ static sw_status take_class(const struct beside *in, struct sw_pipeline *self)
     SW_TRY(sw_json_get_str(in->model, model, "tokenizer_class", name, &name));
     SW_TRY(sw_json_get_str(in->settings, settings, "tokenizer_class", name, &name));
     const enum tokenizer_class kind = class_of(name);
+    self->super.class_name = class_names[kind];
     SW_TRY(set_words(kind, self));
     SW_TRY(take_settings(in->settings, settings, self));
     SW_TRY(sw_json_get_bool(in->settings, settings, "add_bos_token", false, &bos));

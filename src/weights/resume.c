@@ -319,6 +319,27 @@ static void compare_order(struct changes *c, const struct sw_json *was, const st
     }
 }
 
+/* Compares the vocabularies of tokenizers and, if these are the same, what else makes ids of a
+ * text. Records of older versions have no digest of the latter. */
+static void compare_tokenizers(struct changes *c, const struct sw_json *was,
+                               const struct sw_json *is)
+{
+    char old_text[160], new_text[160];
+    if (strcmp(string_of(was, "digest"), string_of(is, "digest")) != 0) {
+        snprintf(old_text, sizeof old_text, "%s of %lld tokens", string_of(was, "kind"),
+                 (long long)count_of(was, "tokens"));
+        snprintf(new_text, sizeof new_text, "%s of %lld tokens", string_of(is, "kind"),
+                 (long long)count_of(is, "tokens"));
+        add_change(c, "tokenizer", old_text, new_text);
+    } else if (sw_json_get(was, "rules") && sw_json_get(is, "rules") &&
+               strcmp(string_of(was, "rules"), string_of(is, "rules")) != 0) {
+        snprintf(old_text, sizeof old_text, "%.12s", string_of(was, "rules"));
+        snprintf(new_text, sizeof new_text, "%.12s", string_of(is, "rules"));
+        add_change(c, "rules of the tokenizer (merges, normalizer, added tokens, ..)", old_text,
+                   new_text);
+    }
+}
+
 static void compare_data(struct changes *c, const struct sw_json *was, const struct sw_json *is)
 {
     const bool digests = strcmp(string_of(was, "digest"), string_of(is, "digest")) == 0;
@@ -331,13 +352,8 @@ static void compare_data(struct changes *c, const struct sw_json *was, const str
     if (old_val && new_val) { /* adding or dropping validation data is not a change */
         compare_files(c, "validation data", old_val, new_val, digests);
     }
-    if (digests && old_words && new_words &&
-        strcmp(string_of(old_words, "digest"), string_of(new_words, "digest")) != 0) {
-        snprintf(old_text, sizeof old_text, "%s of %lld tokens", string_of(old_words, "kind"),
-                 (long long)count_of(old_words, "tokens"));
-        snprintf(new_text, sizeof new_text, "%s of %lld tokens", string_of(new_words, "kind"),
-                 (long long)count_of(new_words, "tokens"));
-        add_change(c, "tokenizer", old_text, new_text);
+    if (digests && old_words && new_words) {
+        compare_tokenizers(c, old_words, new_words);
     }
     compare_chats(c, sw_json_get(was, "chat"), sw_json_get(is, "chat"), digests);
     compare_templates(c, was, is);

@@ -636,6 +636,64 @@ static void tokens_know_their_characters(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
+/* The rules of a small BPE, owned by the caller. */
+struct small {
+    const char *top, *added, *normalizer, *words, *model, *merges;
+};
+
+static char *rules_of(const struct small *file)
+{
+    struct sw_str text = {0}, rules = {0};
+    struct sw_tokenizer *tokenizer;
+    sw_str_printf(&text,
+                  "{\"version\": \"1.0\", %s\"added_tokens\": [%s], \"normalizer\": %s, "
+                  "\"pre_tokenizer\": %s, \"model\": {\"type\": \"BPE\", %s\"vocab\": {\"a\": 0, "
+                  "\"b\": 1, \"ab\": 2, \"ba\": 3}, \"merges\": [%s]}}",
+                  file->top, file->added, file->normalizer, file->words, file->model, file->merges);
+    const char *path = sw_test_write_text(0, "tokenizer.json", text.ptr);
+    if (sw_tokenizer_open(path, NULL, &tokenizer) < 0) {
+        fail_msg("%s: %s", text.ptr, sw_error_message());
+    }
+    assert_int_equal(sw_tokenizer_put_rules(tokenizer, &rules), SW_OK);
+    sw_tokenizer_close(tokenizer);
+    sw_str_fini(&text);
+    return rules.ptr;
+}
+
+/* A resumed run needs the same ids, so rules have all that changes them, and nothing else. */
+static void other_rules_are_another_text(void **state)
+{
+    (void)state;
+    static const char merges[] = "\"a b\", \"b a\"";
+    static const struct small same[] = {
+        {"", "", "null", "null", "", merges},
+        {"\n", "", "null", "null", "\"dropout\": null, ", "[\"a\",\"b\"],[\"b\",\"a\"]"},
+        {"\"padding\": null, \"decoder\": {\"type\": \"Fuse\"}, ", "", "null", "null", "", merges}};
+    static const struct small others[] = {
+        {"", "", "null", "null", "", "\"b a\", \"a b\""},
+        {"", "", "null", "null", "\"ignore_merges\": true, ", merges},
+        {"", "", "{\"type\": \"Lowercase\"}", "null", "", merges},
+        {"", "", "null", "{\"type\": \"Digits\", \"individual_digits\": true}", "", merges},
+        {"", "{\"id\": 2, \"content\": \"ab\"}", "null", "null", "", merges},
+        {"", "{\"id\": 2, \"content\": \"ab\", \"lstrip\": true}", "null", "null", "", merges}};
+    char *texts[SW_LEN(others) + 1];
+    texts[0] = rules_of(&same[0]);
+    for (size_t i = 1; i < SW_LEN(same); i++) {
+        char *text = rules_of(&same[i]);
+        assert_string_equal(text, texts[0]);
+        sw_free(text);
+    }
+    for (size_t i = 1; i <= SW_LEN(others); i++) {
+        texts[i] = rules_of(&others[i - 1]);
+        for (size_t k = 0; k < i; k++) {
+            assert_string_not_equal(texts[k], texts[i]);
+        }
+    }
+    for (size_t i = 0; i <= SW_LEN(others); i++) {
+        sw_free(texts[i]);
+    }
+}
+
 static void failing_allocations(void **state)
 {
     (void)state;
@@ -673,6 +731,7 @@ static const struct CMUnitTest tests[] = {
     TEST_IF(SW_HAVE_PCRE2, the_class_of_a_pair_is_that_of_its_settings_or_model),
     TEST_IF(SW_HAVE_PCRE2, damaged_settings_are_named),
     TEST_IF(SW_HAVE_PCRE2, tokens_know_their_characters),
+    TEST_IF(SW_HAVE_PCRE2, other_rules_are_another_text),
     TEST_IF(SW_HAVE_PCRE2, failing_allocations),
     cmocka_unit_test(folders_without_a_tokenizer),
     TEST_IF(!SW_HAVE_PCRE2, without_pcre2_the_message_says_what_to_install),
