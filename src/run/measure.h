@@ -25,16 +25,13 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
  * their mean without waiting. seconds: [ranks, n] from one meeting to the next */
 double sw_slowest_over_mean(const double *seconds, size_t n, int ranks);
 
-/* Kernels with and without jobs of another thread beside them. */
+/* Kernels beside jobs of another thread. */
 struct sw_kernels_beside {
     struct sw_pace pace; /* with costs; its processors and memory are shared */
     struct sw_cost job;
-    const atomic_bool *jobs; /* there are jobs now */
-    /* Sums over launches, [1] with jobs: seconds that they took, and take by their costs; and what
-     * they took times the share of its speed that a kernel has beside a job. */
-    struct sw_kernel_sums {
-        double seconds, alone, shared;
-    } sums[2];
+    /* Sums over launches: seconds that they took, and take by their costs; and what they took times
+     * the share of its speed that a kernel has beside a job. */
+    double seconds, alone, shared;
 };
 
 /* Runs kernels of the first program in the order of a step on their own memory until *stop, after

@@ -520,13 +520,12 @@ static sw_status time_launch(const struct timing *t, struct class *class, struct
     return b->overwrites ? overwrite(b, l) : SW_OK;
 }
 
-/* Adds a launch. */
+/* Adds a launch beside jobs. */
 static void add_beside(struct sw_kernels_beside *beside, const struct sw_cost *cost, double seconds)
 {
-    struct sw_kernel_sums *sums = &beside->sums[atomic_load(beside->jobs)];
-    sums->seconds += seconds;
-    sums->alone += cost->seconds;
-    sums->shared += seconds * sw_clock_share(&beside->pace, cost, &beside->job);
+    beside->seconds += seconds;
+    beside->alone += cost->seconds;
+    beside->shared += seconds * sw_clock_share(&beside->pace, cost, &beside->job);
 }
 
 /* A kernel does not run. Where results are overwritten, ordinary numbers are there already. */

@@ -9,8 +9,7 @@
 #include "run/measure.h"
 
 enum { BUFFER = 64 << 20, LEAST = 64 << 10, MOST = 8 << 20 };
-static const double alone_s = 0.05, turn_s = 0.05;
-enum { TURNS = 10 }; /* with copies, and as many without: the machine's speed may change */
+static const double alone_s = 0.05, beside_s = 0.7;
 #define DEADLINE_S 600.0
 
 struct measuring {
@@ -20,10 +19,10 @@ struct measuring {
     struct sw_kernels_beside beside; /* without sums */
     size_t bytes;                    /* of a copy */
     int n;                           /* ranks that measure */
-    atomic_bool jobs, stop;
+    atomic_bool stop;
     /* of the first rank: sums of its kernels; seconds that its copies take alone, that they took,
-     * and of the turns with copies */
-    struct sw_kernel_sums sums[2];
+     * and of all of it */
+    struct sw_kernels_beside sums;
     double alone, copying, seconds;
 };
 
@@ -56,22 +55,18 @@ static sw_status copy_alone(struct copier *c, double *out)
     return SW_OK;
 }
 
-static void sleep_for(double seconds)
-{
-    const struct timespec pause = {0, (long)(fmin(seconds, 0.5) * 1e9)};
-    nanosleep(&pause, NULL);
-}
-
 /* Copies, and sleeps for as long as a copy takes after each one, as a queue that waits for its
  * jobs. */
 static sw_status copy_beside(struct copier *c, double alone, double *copying)
 {
+    const struct timespec pause = {0, (long)(fmin(alone, 0.5) * 1e9)};
     const double begin = sw_now_s();
-    while (sw_now_s() - begin < turn_s) {
+    c->n = 0;
+    for (*copying = 0; sw_now_s() - begin < beside_s;) {
         const double since = sw_now_s();
         SW_TRY(copy_one(c));
         *copying += sw_now_s() - since;
-        sleep_for(alone);
+        nanosleep(&pause, NULL);
     }
     return SW_OK;
 }
@@ -98,36 +93,21 @@ static void close_copier(struct copier *c)
     }
 }
 
-/* Takes turns with kernels alone. */
-static sw_status take_turns(struct measuring *m, struct copier *c, double alone, bool leads)
-{
-    double copying = 0, seconds = 0;
-    c->n = 0;
-    for (int i = 0; i < TURNS; i++) {
-        const double begin = sw_now_s();
-        atomic_store(&m->jobs, true);
-        SW_TRY(copy_beside(c, alone, &copying));
-        atomic_store(&m->jobs, false);
-        seconds += sw_now_s() - begin;
-        sleep_for(turn_s);
-    }
-    if (leads) {
-        m->seconds = seconds;
-        m->copying = copying;
-        m->alone = alone * (double)c->n;
-    }
-    return SW_OK;
-}
-
 static sw_status run_copies(struct measuring *m, struct sw_device *dev, sw_comm *comm, bool leads)
 {
     struct copier c = {.dev = dev, .bytes = m->bytes};
-    double alone = 0;
+    double alone = 0, copying = 0;
     sw_status st = SW_OK;
     SW_TRY_OR(close, open_copier(&c));
     SW_TRY_OR(close, copy_alone(&c, &alone));
     SW_TRY_OR(close, sw_comm_barrier(comm, "a measurement begins"));
-    SW_TRY_OR(close, take_turns(m, &c, alone, leads));
+    const double begin = sw_now_s();
+    SW_TRY_OR(close, copy_beside(&c, alone, &copying));
+    if (leads) {
+        m->seconds = sw_now_s() - begin;
+        m->copying = copying;
+        m->alone = alone * (double)c.n;
+    }
 close:
     atomic_store(&m->stop, true);
     close_copier(&c);
@@ -145,9 +125,7 @@ static sw_status run_thread(void *ctx, sw_comm *comm)
         return run_copies(m, dev, comm, rank == m->n);
     }
     SW_TRY(sw_run_kernels(m->plan, dev, comm, &m->speeds->given, &m->stop, &beside));
-    if (rank == 0) {
-        memcpy(m->sums, beside.sums, sizeof m->sums);
-    }
+    m->sums = rank == 0 ? beside : m->sums;
     return SW_OK;
 }
 
@@ -176,13 +154,12 @@ static struct sw_cost cost_of_copy(const struct sw_speeds *speeds)
 }
 
 /* Kernels have their share of the processors while a copy runs, and all of them otherwise. What
- * they took besides is the delay. */
+ * they took besides is the delay: interrupted threads, and caches that copies have filled. */
 static double delay_of(const struct measuring *m)
 {
-    const struct sw_kernel_sums *without = &m->sums[0], *with = &m->sums[1];
-    const double slower = without->alone > 0 ? without->seconds / without->alone : 1;
-    const double beside = m->copying / m->seconds * (with->seconds - with->shared);
-    return fmax(0, with->seconds - with->alone * slower - beside);
+    const struct sw_kernels_beside *sums = &m->sums;
+    const double beside = m->copying / m->seconds * (sums->seconds - sums->shared);
+    return fmax(0, sums->seconds - sums->alone - beside);
 }
 
 sw_status sw_measure_yield(const struct sw_plan *plan, const struct sw_measure_options *options,
@@ -202,8 +179,6 @@ sw_status sw_measure_yield(const struct sw_plan *plan, const struct sw_measure_o
     sw_speeds_costs(plan, speeds, unknown, costs);
     m.beside.pace = sw_speeds_pace(speeds, costs);
     m.beside.job = cost_of_copy(speeds);
-    m.beside.jobs = &m.jobs;
-    atomic_init(&m.jobs, false);
     atomic_init(&m.stop, false);
     const sw_status st = sw_threads_run(2 * m.n, DEADLINE_S, run_thread, &m);
     if (st >= 0 && m.alone > 0) {
