@@ -424,7 +424,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_loss_that_is_no_number_is_named_plainly),
     cmocka_unit_test(json_has_null_where_a_number_is_none),
     cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),
-    cmocka_unit_test(other_rules_of_a_tokenizer_are_refused),
+    TEST_IF(SW_HAVE_UTF8PROC, other_rules_of_a_tokenizer_are_refused),
     cmocka_unit_test(the_room_for_checkpoints_is_said_at_the_start),
     cmocka_unit_test(what_was_chosen_is_kept),
 };
