@@ -72,28 +72,35 @@ static bool parse(int argc, char **argv, struct args *args)
         const char *name;
         const char **text;
         int64_t *number;
+        double *real;
     } options[] = {
-        {"--path", &args->path, NULL},       {"--dtype", &args->dtype, NULL},
-        {"--only", &args->only, NULL},       {"--rounds", NULL, &args->rounds},
-        {"--repeats", NULL, &args->repeats}, {"--steps", NULL, &args->steps},
-        {"--layers", NULL, &args->layers},   {"--width", NULL, &args->width},
-        {"--vocab", NULL, &args->vocab},     {"--batch", NULL, &args->batch},
-        {"--tokens", NULL, &args->tokens},   {"--micro-batches", NULL, &args->micro_batches},
+        {"--path", .text = &args->path},
+        {"--dtype", .text = &args->dtype},
+        {"--only", .text = &args->only},
+        {"--rounds", .number = &args->rounds},
+        {"--repeats", .number = &args->repeats},
+        {"--steps", .number = &args->steps},
+        {"--layers", .number = &args->layers},
+        {"--width", .number = &args->width},
+        {"--vocab", .number = &args->vocab},
+        {"--batch", .number = &args->batch},
+        {"--tokens", .number = &args->tokens},
+        {"--micro-batches", .number = &args->micro_batches},
+        {"--seconds", .real = &args->seconds},
+        {"--wire-gb-s", .real = &args->wire_gb_s},
     };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t k = 0;
         while (k < SW_LEN(options) && strcmp(argv[i], options[k].name) != 0) {
             k++;
         }
-        if (strcmp(argv[i], "--wire-gb-s") == 0 || strcmp(argv[i], "--seconds") == 0) {
-            *(argv[i][2] == 'w' ? &args->wire_gb_s : &args->seconds) = atof(argv[i + 1]);
-            continue;
-        }
         if (k == SW_LEN(options)) {
             return false;
         }
         if (options[k].text) {
             *options[k].text = argv[i + 1];
+        } else if (options[k].real) {
+            *options[k].real = atof(argv[i + 1]);
         } else {
             *options[k].number = atoll(argv[i + 1]);
         }
@@ -232,7 +239,6 @@ static sw_status time_step(sw_engine *e, const struct training *t, sw_comm *comm
 /* The first rank says when there are enough steps. */
 static sw_status time_steps(sw_engine *e, struct training *t, sw_comm *comm)
 {
-    const bool leads = !comm || sw_comm_rank(comm) == 0;
     double seconds, sum = 0;
     int64_t n = 0;
     for (int i = 0; i < WARM_UP; i++) {
@@ -245,7 +251,7 @@ static sw_status time_steps(sw_engine *e, struct training *t, sw_comm *comm)
         more = n < t->args->steps || sum < t->args->seconds;
         SW_TRY(comm ? sw_comm_broadcast(comm, 0, &more, sizeof more, "a step follows") : SW_OK);
     }
-    if (leads) {
+    if (!comm || sw_comm_rank(comm) == 0) {
         t->seconds = sum / (double)n;
         t->steps = n;
     }
