@@ -29,9 +29,10 @@ double sw_slowest_over_mean(const double *seconds, size_t n, int ranks);
 struct sw_kernels_beside {
     struct sw_pace pace; /* with costs; its processors and memory are shared */
     struct sw_cost job;
-    /* Sums over launches: seconds that they took, and take by their costs; and what they took times
-     * the share of its speed that a kernel has beside a job. */
-    double seconds, alone, shared;
+    /* sums over launches */
+    double seconds; /* that they took */
+    double alone;   /* that they take by their costs */
+    double shared;  /* that they took, times sw_clock_share beside a job */
 };
 
 /* Runs kernels of the first program in the order of a step on their own memory until *stop, after
@@ -41,7 +42,7 @@ sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_c
                          const struct sw_machine_rates *given, const atomic_bool *stop,
                          struct sw_kernels_beside *beside);
 
-/* Sets `yield` of speeds whose costs, cores and bandwidth are measured: runs kernels of the plan
- * beside copies, on devices whose memory the host's processors copy. */
+/* Sets `yield`: runs kernels of the plan beside copies. The speeds have measured kernels, copies,
+ * cores and bandwidth. The devices' memory is copied by the host's processors. */
 sw_status sw_measure_yield(const struct sw_plan *plan, const struct sw_measure_options *options,
                            struct sw_speeds *speeds);

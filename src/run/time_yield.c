@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures how long kernels are delayed by jobs of other threads, beyond their share of the
-// processors and of memory: a job that begins interrupts a thread of the kernel, for which the
-// others wait.
+// Measures by how much a job of another thread delays kernels, in addition to what sharing the
+// processors and memory costs them. A job that begins interrupts a thread of a kernel, and the
+// kernel's other threads wait for that one.
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -20,10 +20,11 @@ struct measuring {
     size_t bytes;                    /* of a copy */
     int n;                           /* ranks that measure */
     atomic_bool stop;
-    /* of the first rank: sums of its kernels; seconds that its copies take alone, that they took,
-     * and of all of it */
+    /* results of the first rank */
     struct sw_kernels_beside sums;
-    double alone, copying, seconds;
+    double alone;   /* seconds that its copies take alone */
+    double copying; /* seconds that they took */
+    double seconds; /* of copies and the pauses between them */
 };
 
 /* Copies in and out in turns, through memory that is in no cache. */

@@ -58,15 +58,15 @@ struct sw_pace {
      * computation goes on after a wait. */
     double wake;
     double issue; /* seconds that computation takes to hand a job to another queue */
-    /* Share of a job's time by which a kernel is delayed if a queue that had nothing to do begins
-     * beside it a job that occupies a processor: the queue's thread interrupts one of the kernel's,
-     * and the others wait for that one. */
+    /* A queue that had nothing to do begins a job that occupies a processor. A kernel that runs
+     * then is delayed by this share of the job's time: the queue's thread interrupts one of the
+     * kernel's, and the others wait for that one. */
     double yield;
     const struct sw_way *ways; /* of the costs; NULL = no cost has one */
 };
 
-/* The share of its speed alone that a kernel keeps beside a job, by the division of a pace's
- * processors and memory. */
+/* The part of its speed that a kernel keeps while it shares the processors and memory of a pace
+ * with a job. */
 double sw_clock_share(const struct sw_pace *pace, const struct sw_cost *kernel,
                       const struct sw_cost *job);
 
