@@ -21,9 +21,10 @@ struct sw_cost sw_stopwatch_cost(const struct sw_stopwatch *begin, int ranks);
 sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
                              sw_comm *meet, const struct sw_machine_rates *given,
                              struct sw_cost (*out)[2]);
-/* The factor by which waiting for the slowest rank at each of n meetings slows ranks down, over
- * their mean without waiting. seconds: [ranks, n] from one meeting to the next */
-double sw_slowest_over_mean(const double *seconds, size_t n, int ranks);
+/* The factor by which waiting for each other slows ranks down, over their mean without waiting.
+ * seconds: [ranks, n] of consecutive spans; overwritten. until: [n] number of spans that all ranks
+ * must have done before the span after that one begins, 0 to its number + 1 */
+double sw_slowest_over_mean(double *seconds, const size_t *until, size_t n, int ranks);
 
 /* Kernels beside jobs of another thread. */
 struct sw_kernels_beside {

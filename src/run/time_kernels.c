@@ -485,6 +485,14 @@ static sw_status fill_all_indices(struct bench *b, const struct launch *l)
     return SW_OK;
 }
 
+/* Seconds of kernels from one event to the next; an event is an exchange, or a wait for one. The
+ * last span has not ended. */
+struct spans {
+    double *seconds; /* [n + 1] */
+    size_t *until;   /* [n] spans that all ranks must have done before the next one begins */
+    size_t n;
+};
+
 /* One measurement: what all its passes use. */
 struct timing {
     struct bench *b;
@@ -499,9 +507,10 @@ struct timing {
     sw_comm *begins;                  /* others that begin together with it */
     struct sw_kernels_beside *beside; /* NULL = not wanted */
     bool whole;                       /* runs every kernel of a step; not before the first pass */
-    /* [n_spans] seconds of kernels from one meeting of the ranks to the next, in all passes */
-    double *spans;
-    size_t n_spans;
+    bool meets;                       /* ranks that compute the same wait for each other */
+    struct spans spans;               /* of all passes; not used unless `meets` */
+    size_t *begun; /* [n_instrs] spans that all ranks must have done before it can be complete */
+    size_t waited; /* most of `until` */
 };
 
 /* Launches a kernel of a class, and adds its time. */
@@ -516,7 +525,7 @@ static sw_status time_launch(const struct timing *t, struct class *class, struct
     class->n++;
     class->seconds += *seconds;
     class->processor += *seconds * fmin(cost.cores, t->cores);
-    t->spans[t->n_spans] += *seconds;
+    t->spans.seconds[t->spans.n] += *seconds;
     return b->overwrites ? overwrite(b, l) : SW_OK;
 }
 
@@ -577,12 +586,45 @@ static bool has_enough(const struct class *class, int pass)
            (class->n >= LEAST_SAMPLES && class->seconds >= enough_s);
 }
 
-/* True for an exchange at which ranks that compute the same meet: each waits for the slowest.
- * Stages of a pipeline have none. */
+/* Ends a span. until: see struct spans */
+static void end_span(struct timing *t, size_t until)
+{
+    t->spans.until[t->spans.n++] = until;
+    t->waited = until > t->waited ? until : t->waited;
+}
+
+/* True for an exchange at which ranks that compute the same meet. Stages of a pipeline have none:
+ * they compute different things. */
 static bool is_meeting(const struct sw_instr *instr)
 {
     return instr->verb >= SW_VERB_REDUCE && instr->verb != SW_VERB_MERGE &&
-           instr->verb != SW_VERB_SEND && instr->verb != SW_VERB_RECV && instr->exchange.batch > 0;
+           instr->verb != SW_VERB_SEND && instr->verb != SW_VERB_RECV;
+}
+
+/* Ranks meet at an exchange. Those that travel together meet once. */
+static sw_status meet(struct timing *t, int32_t i)
+{
+    const struct sw_instr_exchange *exchange = &t->b->plan->programs[0].instrs[i].exchange;
+    if (exchange->batch > 0) {
+        end_span(t, exchange->blocking ? t->spans.n + 1 : 0);
+        SW_TRY(sw_comm_barrier(t->meet, "a measurement goes on"));
+    }
+    t->begun[i] = t->spans.n;
+    return SW_OK;
+}
+
+/* An instruction waits for exchanges, which all ranks must have begun. */
+static void wait_for_ranks(struct timing *t, int32_t i)
+{
+    const struct sw_instr *instr = &t->b->plan->programs[0].instrs[i];
+    t->begun[i] = 0;
+    for (int q = 0; q < SW_QUEUE_COUNT; q++) {
+        const int32_t j = instr->waits[q];
+        t->begun[i] = j >= 0 && t->begun[j] > t->begun[i] ? t->begun[j] : t->begun[i];
+    }
+    if (instr->queue == SW_QUEUE_COMPUTE && t->begun[i] > t->waited) {
+        end_span(t, t->begun[i]);
+    }
 }
 
 static sw_status time_instr(struct timing *t, int32_t i, int later, int pass)
@@ -590,9 +632,10 @@ static sw_status time_instr(struct timing *t, int32_t i, int later, int pass)
     struct bench *b = t->b;
     const struct sw_instr *instr = &b->plan->programs[0].instrs[i];
     struct launch l;
-    if (t->meet && is_meeting(instr)) {
-        t->n_spans++;
-        SW_TRY(sw_comm_barrier(t->meet, "a measurement goes on"));
+    if (t->meets && is_meeting(instr)) {
+        SW_TRY(meet(t, i));
+    } else if (t->meets) {
+        wait_for_ranks(t, i);
     }
     if (instr->verb != SW_VERB_KERNEL) {
         const bool moves = b->queue == SW_QUEUE_COMPUTE && !b->overwrites && !t->stop;
@@ -618,11 +661,16 @@ static sw_status time_instr(struct timing *t, int32_t i, int later, int pass)
     return SW_OK;
 }
 
-/* Runs the kernels of two micro-steps, the first one and a later one, each with an update. */
+/* Runs the kernels of two micro-steps, the first one and a later one, each with an update. Ranks
+ * agree before the update and after it. */
 static sw_status run_round(struct timing *t, int pass)
 {
-    const int32_t n = t->b->plan->programs[0].n_instrs;
+    const struct sw_program *program = &t->b->plan->programs[0];
+    const int32_t n = program->n_instrs, update = program->segment_first[SW_SEGMENT_UPDATE];
     for (int32_t i = 0; i < 2 * n; i++) {
+        if (t->meets && (i % n == update || i % n == 0)) {
+            end_span(t, t->spans.n + 1);
+        }
         SW_TRY(time_instr(t, i % n, i >= n, pass));
     }
     return SW_OK;
@@ -673,7 +721,15 @@ static sw_status estimate_round(const struct timing *t, double *out)
     return st;
 }
 
-/* Memory for the spans of so many rounds; none has begun. */
+static void free_spans(struct timing *t)
+{
+    sw_free(t->spans.seconds);
+    sw_free(t->spans.until);
+    sw_free(t->begun);
+}
+
+/* Memory for the spans of so many rounds; none has begun. An exchange ends one, and so does the
+ * instruction that waits for it. */
 static sw_status make_spans(struct timing *t, int rounds)
 {
     const struct sw_program *program = &t->b->plan->programs[0];
@@ -681,11 +737,16 @@ static sw_status make_spans(struct timing *t, int rounds)
     for (int32_t i = 0; i < program->n_instrs; i++) {
         meetings += is_meeting(&program->instrs[i]);
     }
-    sw_free(t->spans);
-    t->n_spans = 0;
-    t->spans = sw_alloc_zero("run", 2 * meetings * (size_t)rounds + 1, sizeof *t->spans);
-    SW_TRY_ALLOC(t->spans, "times between meetings");
-    return SW_OK;
+    const size_t most = 4 * (meetings + 1) * (size_t)rounds + 1;
+    t->meets = t->meet && meetings > 0;
+    free_spans(t);
+    t->spans = (struct spans){.seconds = sw_alloc_zero("run", most, sizeof *t->spans.seconds),
+                              .until = sw_alloc_zero("run", most, sizeof *t->spans.until)};
+    t->begun = sw_alloc_zero("run", (size_t)program->n_instrs, sizeof *t->begun);
+    t->waited = 0;
+    return t->spans.seconds && t->spans.until && t->begun
+               ? SW_OK
+               : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
 }
 
 /* Repeats passes over all kernels, so that each is timed several times: a processor may be slower
@@ -720,25 +781,35 @@ static double mean_of(const double *values, int n)
     return sum / n;
 }
 
-double sw_slowest_over_mean(const double *seconds, size_t n, int ranks)
+/* The time when all ranks have run their first n spans. ends: [ranks, stride] of each span */
+static double end_of_all(const double *ends, size_t n, size_t stride, int ranks)
 {
-    double slowest = 0, sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        double most = 0;
-        for (int r = 0; r < ranks; r++) {
-            most = fmax(most, seconds[(size_t)r * n + i]);
-            sum += seconds[(size_t)r * n + i];
-        }
-        slowest += most;
+    double end = 0;
+    for (int r = 0; r < ranks && n > 0; r++) {
+        end = fmax(end, ends[(size_t)r * stride + n - 1]);
     }
-    return sum > 0 ? slowest * ranks / sum : 1;
+    return end;
 }
 
-/* Sets the times of all ranks: their mean, times the factor by which waiting for the slowest rank
- * at each meeting slows them down. */
+double sw_slowest_over_mean(double *seconds, const size_t *until, size_t n, int ranks)
+{
+    double sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        const double begun = k > 0 ? end_of_all(seconds, until[k - 1], n, ranks) : 0;
+        for (int r = 0; r < ranks; r++) {
+            double *end = &seconds[(size_t)r * n + k];
+            sum += *end;
+            *end += k > 0 ? fmax(end[-1], begun) : 0;
+        }
+    }
+    return sum > 0 ? end_of_all(seconds, n, n, ranks) * ranks / sum : 1;
+}
+
+/* Sets the times of all ranks: their mean, times the factor by which waiting for each other slows
+ * them down. */
 static sw_status agree(const struct timing *t)
 {
-    const size_t passes = (size_t)t->n * PASSES, n = t->n_spans;
+    const size_t passes = (size_t)t->n * PASSES, n = t->spans.n;
     double *mine = sw_alloc("run", (passes + n + 1) * sizeof *mine);
     double *all = sw_alloc("run", (size_t)t->ranks * (passes + n + 1) * sizeof *all);
     sw_status st = mine && all ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory to measure");
@@ -756,9 +827,9 @@ static sw_status agree(const struct timing *t)
         t->classes[i / PASSES].samples[i % PASSES] = sum / t->ranks;
     }
     st = st < 0 || n == 0 ? st
-                          : sw_comm_all_gather(t->meet, t->spans, all, n * sizeof *t->spans,
+                          : sw_comm_all_gather(t->meet, t->spans.seconds, all, n * sizeof *all,
                                                "measurements of all ranks");
-    const double slower = st < 0 ? 1 : sw_slowest_over_mean(all, n, t->ranks);
+    const double slower = st < 0 ? 1 : sw_slowest_over_mean(all, t->spans.until, n, t->ranks);
     for (size_t i = 0; i < passes && st >= 0; i++) {
         t->classes[i / PASSES].samples[i % PASSES] *= slower;
     }
@@ -803,7 +874,7 @@ static sw_status prepare_and_run(struct timing *t)
 close:
     release_all(t->b->dev, t->of_class, t->n);
     sw_free(t->of_class);
-    sw_free(t->spans);
+    free_spans(t);
     return st;
 }
 

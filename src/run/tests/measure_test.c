@@ -356,17 +356,31 @@ static void the_slowest_rank_counts(void **state)
     assert_true(alone >= delay_s / 2 && alone < 1e9);
 }
 
+/* The factor for two ranks with four spans each. */
+static double slower(const double *first, const double *second, const size_t *until)
+{
+    double seconds[2][4];
+    memcpy(seconds[0], first, sizeof seconds[0]);
+    memcpy(seconds[1], second, sizeof seconds[1]);
+    return sw_slowest_over_mean(seconds[0], until, 4, 2);
+}
+
 /* Ranks that are slow in turns wait for each other if they meet often, and not if they meet
- * rarely. */
+ * rarely, or need of others only what these have done a while ago. */
 static void the_slowest_may_change(void **state)
 {
     (void)state;
-    const double often[2][4] = {{1, 3, 1, 3}, {3, 1, 3, 1}}, rarely[2][2] = {{4, 4}, {4, 4}};
-    const double one_sided[2][2] = {{1, 1}, {3, 3}};
-    assert_true(sw_slowest_over_mean(often[0], 4, 2) == 1.5);
-    assert_true(sw_slowest_over_mean(rarely[0], 2, 2) == 1);
-    assert_true(sw_slowest_over_mean(one_sided[0], 2, 2) == 1.5);
-    assert_true(sw_slowest_over_mean(often[0], 0, 2) == 1);
+    const double odd[4] = {1, 3, 1, 3}, even[4] = {3, 1, 3, 1}, one[4] = {1, 1, 1, 1},
+                 three[4] = {3, 3, 3, 3}, late[4] = {1, 1, 1, 5};
+    const size_t each[4] = {1, 2, 3, 4}, rarely[4] = {0, 2, 0, 4}, ago[4] = {0, 1, 2, 3};
+    assert_true(slower(odd, even, each) == 1.5);
+    assert_true(slower(odd, even, rarely) == 1);
+    assert_true(slower(odd, even, ago) == 1);
+    assert_true(slower(one, three, each) == 1.5);
+    assert_true(slower(one, three, ago) == 1.5);
+    assert_true(slower(late, three, each) == 14.0 / 10);
+    assert_true(slower(late, three, ago) == 12.0 / 10);
+    assert_true(sw_slowest_over_mean(NULL, NULL, 0, 2) == 1);
 }
 
 /* Both sides of a message are measured if the plan has messages. */
