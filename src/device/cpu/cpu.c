@@ -113,8 +113,12 @@ static sw_status fill(struct sw_device *dev, struct sw_stream_queue *on, void *d
 static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on,
                             const struct sw_slice_sum *sum)
 {
-    (void)dev;
     (void)on;
+    const struct cpu_device *cpu = cpu_of(dev);
+    if (!cpu->reference) {
+        sw_cpu_vector_for(cpu->isa)->add_slices(sum);
+        return SW_OK;
+    }
     sw_add_slices(sum->acc, sum->dtype, sum->slices, sum->n, sum->n_slices, sum->fresh);
     if (sum->rounded) {
         sw_convert(sum->dtype, sum->rounded, SW_F32, sum->acc, sum->n);

@@ -269,6 +269,7 @@ struct cpu_vector {
                     void *out, int64_t first, int64_t n);
     void (*accumulate)(enum sw_dtype dtype, bool set, float *acc, const void *g, int64_t first,
                        int64_t n);
+    void (*add_slices)(const struct sw_slice_sum *sum);
     /* sum: the sum of the gradient streams for these elements, starting at sum[0] */
     void (*update)(const struct cpu_update *u, int64_t first, int64_t n, const float *sum);
     /* LAMB_MOMENTS: as update; then writes w [n] and its direction u [n] */

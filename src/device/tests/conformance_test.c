@@ -489,8 +489,10 @@ static sw_status add_slices(struct sw_device *dev, struct sw_stream_queue *on, v
 static void test_slices_are_added_in_order(void **state)
 {
     struct devices *all = *state;
-    struct sw_device *const devs[] = {all->reference[0], all->fast[N_LIMITS - 1][N_THREADS - 1],
-                                      all->mock[0], all->mock[1]};
+    struct sw_device *devs[N_LIMITS + 3] = {all->reference[0], all->mock[0], all->mock[1]};
+    for (int l = 0; l < N_LIMITS; l++) {
+        devs[3 + l] = all->fast[l][N_THREADS - 1];
+    }
     for (int arg = 0; arg < 6; arg++) {
         static const enum sw_dtype of[] = {SW_F32, SW_BF16, SW_F16};
         const enum sw_dtype dtype = of[arg / 2];
