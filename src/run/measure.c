@@ -337,16 +337,17 @@ struct slices {
     struct sw_stream_queue *on;
     char *own, *all; /* [room] what is sent; what arrives from all ranks */
     float *sum;      /* [2 room] */
-    size_t room, at; /* size, and next place to use: what a step exchanges is in no cache */
+    size_t room, at; /* size, and next place to use: a step does not use the same one twice */
     enum sw_curve curve;
     enum sw_dtype dtype; /* of what is added */
 };
 
-/* Takes the next place for so many bytes. A kernel has just written those of activations. */
+/* Takes the next place for so many bytes. A kernel has just written activations and gradients, but
+ * not weights that are gathered. */
 static void take_place(struct slices *s, size_t bytes)
 {
     s->at = s->at + 2 * bytes > s->room ? 0 : s->at + bytes;
-    if (s->curve == SW_CURVE_MOVE || s->curve == SW_CURVE_SUM) {
+    if (s->curve != SW_CURVE_GATHER) {
         memset(s->own + s->at, 1, bytes);
     }
 }
