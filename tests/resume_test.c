@@ -198,6 +198,22 @@ static void a_run_goes_on_from_a_checkpoint_of_another(void **state)
     test_expect(HOME "--steps 4 --output whole --resume", 0, "resumed at step 3");
 }
 
+/* The path that the user types need not be the one that the run lists. */
+static void a_checkpoint_is_the_same_however_it_is_spelled(void **state)
+{
+    (void)state;
+#define SPELLED TRAIN "--data text.txt --tokenizer words --save-every 1 "
+    test_expect(SPELLED "--steps 4 --output spelled", 0, "checkpoints: ");
+    test_expect(SPELLED "--steps 5 --output spelled/ --resume-from ./spelled//checkpoint-3/", 0,
+                "checkpoint-4 is newer than the checkpoint");
+    for (int step = 1; step <= 3; step++) {
+        char path[64];
+        snprintf(path, sizeof path, "spelled/checkpoint-%d/manifest.json", step);
+        assert_int_equal(access(test_at(path), F_OK), 0);
+    }
+    test_expect(SPELLED "--steps 6 --output spelled --resume", 0, "resumed at step 5");
+}
+
 static void a_loss_that_is_no_number_is_named_plainly(void **state)
 {
     (void)state;
@@ -421,6 +437,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_restart_takes_the_newest_intact_checkpoint),
     cmocka_unit_test(resume_wants_something_to_resume),
     cmocka_unit_test(a_run_goes_on_from_a_checkpoint_of_another),
+    cmocka_unit_test(a_checkpoint_is_the_same_however_it_is_spelled),
     cmocka_unit_test(a_loss_that_is_no_number_is_named_plainly),
     cmocka_unit_test(json_has_null_where_a_number_is_none),
     cmocka_unit_test(a_checkpoint_without_data_goes_on_and_says_so),

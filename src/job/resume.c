@@ -54,7 +54,7 @@ static sw_status advise(const struct sw_ckpt_list *list, const char *path, sw_st
 }
 
 /* Chooses the newest intact checkpoint for a restart, and logs the damaged ones before it. */
-static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out)
+static sw_status choose_intact(const struct sw_ckpt_list *list, const struct sw_ckpt_summary **out)
 {
     const struct sw_ckpt_summary *damaged = sw_ckpt_newest_damaged(list);
     if (damaged) {
@@ -66,7 +66,7 @@ static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out
             return SW_FAIL(SW_E_UNSUP, "the newest checkpoint: %s", item->problem);
         }
         if (is_intact(item->path)) {
-            *out = item->path;
+            *out = item;
             return SW_OK;
         }
         sw_log(SW_LOG_WARN, "%s is damaged and skipped: %s", item->path, sw_error_message());
@@ -76,7 +76,7 @@ static sw_status choose_intact(const struct sw_ckpt_list *list, const char **out
 
 /* Chooses the newest checkpoint. *out is unchanged if there is none and none is required. */
 static sw_status choose_newest(const struct sw_train_options *o, const struct sw_ckpt_list *list,
-                               const char **out)
+                               const struct sw_ckpt_summary **out)
 {
     if (list->n_items == 0) {
         return o->resume ? SW_FAIL(SW_E_ARG,
@@ -98,7 +98,7 @@ static sw_status choose_newest(const struct sw_train_options *o, const struct sw
         return SW_FAIL(SW_E_UNSUP, "the newest checkpoint in %s: %s", o->output,
                        list->items[0].problem);
     }
-    *out = list->items[0].path;
+    *out = &list->items[0];
     return SW_OK;
 }
 
@@ -135,6 +135,7 @@ static sw_status choose_named(const struct sw_train_options *o, const struct sw_
         return sw_fail_prefix(st, "--resume-from");
     }
     snprintf(out->path, sizeof out->path, "%s", sw_ckpt_path(ckpt));
+    out->serial = sw_ckpt_identity(ckpt).serial;
     sw_ckpt_close(ckpt);
     out->continues = lies_in(out->path, o->output);
     return out->continues ? SW_OK : check_new(o, list);
@@ -143,14 +144,15 @@ static sw_status choose_named(const struct sw_train_options *o, const struct sw_
 static sw_status choose(const struct sw_train_options *o, struct sw_job_start *out)
 {
     struct sw_ckpt_list list;
-    const char *path = NULL;
+    const struct sw_ckpt_summary *newest = NULL;
     sw_status st;
     SW_TRY(sw_ckpt_list(o->output, &list));
     if (o->resume_from && !(is_restart() && list.n_items > 0)) {
         st = choose_named(o, &list, out);
     } else if (sw_job_goes_on(o)) {
-        st = choose_newest(o, &list, &path);
-        snprintf(out->path, sizeof out->path, "%s", path ? path : "");
+        st = choose_newest(o, &list, &newest);
+        snprintf(out->path, sizeof out->path, "%s", newest ? newest->path : "");
+        out->serial = newest ? newest->serial : 0;
         out->continues = true; /* the run may have been killed before its first checkpoint */
     } else {
         st = check_new(o, &list);
@@ -172,20 +174,17 @@ sw_status sw_job_choose_start(struct job *job)
     return SW_OK;
 }
 
-/* Renames checkpoints newer than the one resumed from, else the next start would choose them. */
+/* Renames checkpoints newer than the one resumed from, else the next start would choose them. The
+ * serial tells, because the user may spell the path in another way than the list. */
 static sw_status set_aside(const struct job *job)
 {
     struct sw_ckpt_list list;
     struct sw_str name = {0};
-    int64_t serial = 0;
     sw_status st = SW_OK;
     SW_TRY(sw_ckpt_list(job->options->output, &list));
-    for (int64_t i = 0; i < list.n_items; i++) {
-        serial = strcmp(list.items[i].path, job->start.path) == 0 ? list.items[i].serial : serial;
-    }
     for (int64_t i = 0; i < list.n_items && st >= 0; i++) {
         const struct sw_ckpt_summary *item = &list.items[i];
-        if (item->complete ? item->serial > serial : item->step > job->steps.first) {
+        if (item->complete ? item->serial > job->start.serial : item->step > job->steps.first) {
             st = sw_ckpt_set_aside(item->path, &name);
             if (st >= 0) {
                 sw_log(SW_LOG_WARN,

@@ -27,6 +27,7 @@ struct told {
 /* The start of a run. */
 struct sw_job_start {
     char path[PATH_MAX]; /* checkpoint to load; "" = none: the first step is 1 */
+    int64_t serial;      /* of the checkpoint */
     bool continues;      /* the output folder's earlier results belong to this run */
 };
 
