@@ -168,6 +168,19 @@ static void a_restart_takes_the_newest_intact_checkpoint(void **state)
     test_expect(AGAIN_ "--steps 5 --resume", 0, "resumed at step 4");
 }
 
+/* A job that died before its first step is where the command says; later it is where it was. */
+static void a_restart_repeats_resume_from_until_it_has_saved(void **state)
+{
+    (void)state;
+#define BACK TRAIN "--data text.txt --tokenizer words --save-every 1 --output back "
+    test_expect(BACK "--steps 4", 0, "checkpoints: ");
+    setenv("SPILLWAY_RESTART", "1", 1);
+    test_expect(BACK "--steps 3 --resume-from back/checkpoint-2", 0, "resumed at step 2");
+    test_expect(BACK "--steps 5 --resume-from back/checkpoint-2", 0, "resumed at step 3");
+    unsetenv("SPILLWAY_RESTART");
+    test_expect(BACK "--steps 3 --resume-from back/checkpoint-2", 0, "resumed at step 2");
+}
+
 static void resume_wants_something_to_resume(void **state)
 {
     (void)state;
@@ -435,6 +448,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_damaged_checkpoint_is_never_passed_over),
     cmocka_unit_test(a_refusal_names_the_newest_intact_checkpoint),
     cmocka_unit_test(a_restart_takes_the_newest_intact_checkpoint),
+    cmocka_unit_test(a_restart_repeats_resume_from_until_it_has_saved),
     cmocka_unit_test(resume_wants_something_to_resume),
     cmocka_unit_test(a_run_goes_on_from_a_checkpoint_of_another),
     cmocka_unit_test(a_checkpoint_is_the_same_however_it_is_spelled),

@@ -8,15 +8,16 @@
 #include "job/training.h"
 #include "spillway/checkpoint.h"
 
-/* Writes the validation coverage and the early-stopping count into a checkpoint. */
+/* Writes --resume-from, the validation coverage and the early-stopping count into a checkpoint. */
 static sw_status put_state(const struct job *job, struct sw_json_doc *doc)
 {
     struct sw_json *root = sw_json_root(doc);
-    bool good = true;
+    const char *from = job->options->resume_from;
+    bool good = !from || sw_json_put_str(doc, root, "resume_from", from);
     if (job->steps.validated == sw_engine_step(job->engine)) {
         const struct sw_job_coverage coverage = sw_job_validated(job);
         struct sw_json *to = sw_json_put(doc, root, "validation", SW_JSON_OBJECT);
-        good = to && sw_job_coverage_put(doc, to, &coverage);
+        good = good && to && sw_job_coverage_put(doc, to, &coverage);
     }
     good = good && (job->options->eval_every == 0 || sw_job_patience_put(job, doc, root));
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for a checkpoint");

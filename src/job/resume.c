@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chooses the checkpoint that a run resumes from. A damaged committed checkpoint is never skipped
 // silently: the run is refused, and the message names the newest intact one. Exception: a launcher
-// that restarts a job (--restarts) takes that one by itself.
+// that restarts a job (--restarts) takes that one by itself. A restart repeats the whole command:
+// its --resume-from counts until the job has saved a checkpoint.
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,13 +142,29 @@ static sw_status choose_named(const struct sw_train_options *o, const struct sw_
     return out->continues ? SW_OK : check_new(o, list);
 }
 
+/* Whether an earlier start of this command saved the newest checkpoint, so that a restart takes
+ * that one instead of the command's own --resume-from. */
+static bool has_begun(const struct sw_train_options *o, const struct sw_ckpt_list *list)
+{
+    struct sw_ckpt *ckpt = NULL;
+    if (list->n_items == 0 || sw_ckpt_open(list->items[0].path, &ckpt) != SW_OK) {
+        return false;
+    }
+    const struct sw_json *state = sw_ckpt_meta(ckpt)->training;
+    const struct sw_json *from = state ? sw_json_get(state, "resume_from") : NULL;
+    const bool same =
+        from && from->type == SW_JSON_STRING && strcmp(from->string, o->resume_from) == 0;
+    sw_ckpt_close(ckpt);
+    return same;
+}
+
 static sw_status choose(const struct sw_train_options *o, struct sw_job_start *out)
 {
     struct sw_ckpt_list list;
     const struct sw_ckpt_summary *newest = NULL;
     sw_status st;
     SW_TRY(sw_ckpt_list(o->output, &list));
-    if (o->resume_from && !(is_restart() && list.n_items > 0)) {
+    if (o->resume_from && !(is_restart() && has_begun(o, &list))) {
         st = choose_named(o, &list, out);
     } else if (sw_job_goes_on(o)) {
         st = choose_newest(o, &list, &newest);
