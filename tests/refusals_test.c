@@ -541,6 +541,13 @@ static void an_export_is_the_model_of_its_run(void **state)
             err, sizeof err),
         2);
     assert_non_null(strstr(err, "busy/model is not empty"));
+    expect_run("train --model small.json --tokenizer letters --steps 1 --output busy --data ab.txt "
+               "--seq-len 4 --no-export");
+    assert_int_equal(run("train --model small.json --tokenizer letters --steps 2 --output busy "
+                         "--data ab.txt --seq-len 4 --resume",
+                         err, sizeof err),
+                     2);
+    assert_non_null(strstr(err, "busy/model is not empty"));
     assert_int_equal(shell("cmp kept/model.safetensors busy/model/model.safetensors"), 0);
     /* another tokenizer takes the place of the model's */
     expect_run("train --model again/model --tokenizer letters2 --steps 1 --output other --data "

@@ -116,14 +116,13 @@ static bool is_graph(const struct job *job)
 }
 
 /* Only the rank that exports checks or claims the model's folder. */
-static sw_status ask_for_folder(const struct job *job,
-                                sw_status (*ask)(const char *folder, bool owned))
+static sw_status ask_for_folder(const struct job *job, sw_status (*ask)(const char *folder))
 {
     char path[4096];
     if (job->options->no_export || !job->leads || is_graph(job)) {
         return SW_OK;
     }
-    return ask(export_path(job, path, sizeof path), job->steps.first > 0);
+    return ask(export_path(job, path, sizeof path));
 }
 
 sw_status sw_job_check_model(const struct job *job)
