@@ -22,6 +22,7 @@ sw_status sw_job_open_metrics(struct job *job)
     const struct sw_job_monitor_options options = {.config = job->facts.config,
                                                    .metrics_file = job->options->metrics_file,
                                                    .model = job->options->model,
+                                                   .output = job->options->output,
                                                    .goes_on = job->start.continues,
                                                    .samples = sw_engine_samples(job->engine),
                                                    .images = sw_job_is_images(job),

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Routes the numbers of a step to the monitors. Event files and CSV use DeepSpeed's names and count
 // samples. They add the gradient norm, the speed and validation to DeepSpeed's numbers.
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "job/private.h"
@@ -43,7 +45,10 @@ sw_status sw_job_monitors_open(const struct sw_job_monitor_options *options,
                                struct sw_job_monitors *out)
 {
     const struct sw_config *c = options->config;
-    struct sw_monitor_place place = {.goes_on = options->goes_on, .last = options->samples};
+    char run[PATH_MAX]; /* one run writes to an output folder */
+    struct sw_monitor_place place = {.run = realpath(options->output, run) ? run : options->output,
+                                     .goes_on = options->goes_on,
+                                     .last = options->samples};
     *out = (struct sw_job_monitors){.model = options->model,
                                     .breakdown = c->misc.wall_clock_breakdown,
                                     .scaled = c->fp16.enabled,

@@ -323,8 +323,8 @@ struct sw_job_monitors {
 };
 struct sw_job_monitor_options {
     const struct sw_config *config;
-    const char *metrics_file, *model;
-    bool goes_on;    /* append to an earlier run's files */
+    const char *metrics_file, *model, *output;
+    bool goes_on;    /* append to the run's earlier files */
     int64_t samples; /* keep their points up to this sample */
     bool images;
     int64_t tokens;

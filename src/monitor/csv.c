@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One CSV file for each tag, with the file names and headers of DeepSpeed's CSV monitor. Rows are
 // in the order of x, so the rows after a checkpoint are the end of a file, which is cut off on
-// resume.
+// resume. The names are the same for every run, so a file of the folder names the one that they are
+// of.
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -73,8 +74,9 @@ static sw_status set_aside(const char *path)
     return SW_FAIL(SW_E_IO, "%s: ten thousand older files are beside it", path);
 }
 
-static bool is_ours(const char *name)
+static bool is_ours(const char *name, const struct sw_monitor_place *place)
 {
+    (void)place;
     const size_t len = strlen(name);
     return (strncmp(name, "Train_", 6) == 0 || strncmp(name, "Validation_", 11) == 0) && len > 4 &&
            strcmp(name + len - 4, ".csv") == 0;
@@ -83,6 +85,41 @@ static bool is_ours(const char *name)
 static sw_status clear_file(const char *path, const struct sw_monitor_place *place)
 {
     return place->goes_on ? cut_file(path, place->last) : set_aside(path);
+}
+
+/* ---- whose the files are ---- */
+
+static sw_status mark_path(const struct sw_monitor_place *place, struct sw_str *out)
+{
+    sw_str_printf(out, "%s/.spillway-run", place->folder);
+    return out->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for CSV files") : SW_OK;
+}
+
+/* *out: the files in the folder are of this run. */
+static sw_status is_of_run(const struct sw_monitor_place *place, bool *out)
+{
+    struct sw_str path = {0};
+    char *text = NULL;
+    size_t len = 0;
+    sw_status st = mark_path(place, &path);
+    st = st < 0 ? st : sw_file_read(path.ptr, &text, &len);
+    *out = st >= 0 && strcmp(text, place->run) == 0;
+    sw_free(text);
+    sw_str_fini(&path);
+    return st == SW_E_NOMEM ? st : SW_OK;
+}
+
+/* Clears the files of earlier runs out of the way, and then takes their names for this run. */
+static sw_status take_folder(const struct sw_monitor_place *place)
+{
+    struct sw_monitor_place mine = *place;
+    struct sw_str path = {0};
+    SW_TRY(place->goes_on ? is_of_run(place, &mine.goes_on) : SW_OK);
+    SW_TRY(sw_monitor_each(&mine, "CSV files", is_ours, clear_file));
+    sw_status st = mark_path(place, &path);
+    st = st < 0 ? st : sw_file_write_atomic(path.ptr, place->run, strlen(place->run));
+    sw_str_fini(&path);
+    return st;
 }
 
 /* ---- writing ---- */
@@ -184,7 +221,7 @@ sw_status sw_csv_add(struct sw_csv *csv, int64_t x, const struct sw_point *point
 sw_status sw_csv_open(const struct sw_monitor_place *place, struct sw_csv **out)
 {
     SW_TRY(sw_mkdirs(place->folder));
-    SW_TRY(sw_monitor_each(place, "CSV files", is_ours, clear_file));
+    SW_TRY(take_folder(place));
     struct sw_csv *csv = sw_alloc_zero("monitor", 1, sizeof *csv);
     SW_TRY_ALLOC(csv, "CSV files");
     csv->folder = sw_strdup("monitor", place->folder);

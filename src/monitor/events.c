@@ -2,7 +2,7 @@
 // Event files for TensorBoard. A record consists of a length, its checksum, a message and its
 // checksum (CRC-32C, masked). A message is one of four protocol buffer shapes, which are encoded by
 // hand. A file is only appended to, with one write for each step's record, so a killed run leaves
-// whole records. Files of this program end in ".spillway"; no other files are cut.
+// whole records. Files of a run end in a hash of its identity and ".spillway"; no others are cut.
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,14 @@ struct sw_events {
     struct sw_str record, message, value; /* buffers of the current event */
 };
 
-static const char suffix[] = ".spillway";
+/* ".0123456789abcdef.spillway" */
+enum { SUFFIX_CAP = 32 };
+
+static int put_suffix(const char *run, char out[SUFFIX_CAP])
+{
+    return snprintf(out, SUFFIX_CAP, ".%016llx.spillway",
+                    (unsigned long long)sw_hash_str(SW_HASH_INIT, run));
+}
 
 /* ---- protocol buffers ---- */
 
@@ -260,9 +267,10 @@ static sw_status cut_file(const char *path, const struct sw_monitor_place *place
     return unlink(path) == 0 ? SW_OK : SW_FAIL(SW_E_IO, "%s: %s", path, strerror(errno));
 }
 
-static bool is_ours(const char *name)
+static bool is_ours(const char *name, const struct sw_monitor_place *place)
 {
-    const size_t len = strlen(name), tail = sizeof suffix - 1;
+    char suffix[SUFFIX_CAP];
+    const size_t len = strlen(name), tail = (size_t)put_suffix(place->run, suffix);
     return strncmp(name, "events.out.tfevents.", 20) == 0 && len > tail &&
            strcmp(name + len - tail, suffix) == 0;
 }
@@ -271,13 +279,14 @@ static bool is_ours(const char *name)
 
 /* Names the file as TensorBoard's own writers do: its readers order files by name, which begins
  * with the time. */
-static sw_status create(const char *folder, struct sw_events *e)
+static sw_status create(const struct sw_monitor_place *place, struct sw_events *e)
 {
-    char host[256] = "localhost";
+    char host[256] = "localhost", suffix[SUFFIX_CAP];
     gethostname(host, sizeof host - 1);
+    put_suffix(place->run, suffix);
     for (int i = 0; i < 1000; i++) {
         struct sw_str path = {0};
-        sw_str_printf(&path, "%s/events.out.tfevents.%010lld.%s.%d.%d%s", folder,
+        sw_str_printf(&path, "%s/events.out.tfevents.%010lld.%s.%d.%d%s", place->folder,
                       (long long)time(NULL), host, (int)getpid(), i, suffix);
         if (path.failed) {
             sw_str_fini(&path);
@@ -291,7 +300,7 @@ static sw_status create(const char *folder, struct sw_events *e)
             return e->fd >= 0 ? SW_OK : SW_FAIL(SW_E_IO, "%s: %s", e->path, strerror(error));
         }
     }
-    return SW_FAIL(SW_E_IO, "%s: there is no name left for an event file", folder);
+    return SW_FAIL(SW_E_IO, "%s: there is no name left for an event file", place->folder);
 }
 
 sw_status sw_events_open(const struct sw_monitor_place *place, struct sw_events **out)
@@ -301,7 +310,7 @@ sw_status sw_events_open(const struct sw_monitor_place *place, struct sw_events 
     struct sw_events *e = sw_alloc_zero("monitor", 1, sizeof *e);
     SW_TRY_ALLOC(e, "event files");
     e->fd = -1;
-    sw_status st = create(place->folder, e);
+    sw_status st = create(place, e);
     st = st < 0 ? st : write_head(e, place->last);
     if (st < 0) {
         sw_events_close(e);

@@ -16,7 +16,7 @@ static bool is_file(const char *path)
 }
 
 sw_status sw_monitor_each(const struct sw_monitor_place *place, const char *what,
-                          bool (*wanted)(const char *name),
+                          bool (*wanted)(const char *name, const struct sw_monitor_place *place),
                           sw_status (*then)(const char *path, const struct sw_monitor_place *place))
 {
     DIR *dir = opendir(place->folder);
@@ -26,7 +26,7 @@ sw_status sw_monitor_each(const struct sw_monitor_place *place, const char *what
     }
     for (struct dirent *one = readdir(dir); one && st >= 0; one = readdir(dir)) {
         struct sw_str path = {0};
-        if (wanted(one->d_name)) {
+        if (wanted(one->d_name, place)) {
             sw_str_printf(&path, "%s/%s", place->folder, one->d_name);
             st = path.failed         ? SW_FAIL(SW_E_NOMEM, "out of host memory for %s", what)
                  : is_file(path.ptr) ? then(path.ptr, place)

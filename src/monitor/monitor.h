@@ -3,8 +3,8 @@
 // event files for TensorBoard, a CSV file for each tag, and a text that Prometheus collects.
 //
 // A point is written once, immediately. A run that resumes from a checkpoint first cuts off the
-// points after it, so no point is repeated or missing. Files of an older run that is not resumed
-// are kept next to the new ones.
+// points after it, so no point is repeated or missing. Files of other runs are kept next to the new
+// ones: several runs may share a folder.
 #pragma once
 
 #include "base/base.h"
@@ -17,7 +17,8 @@ struct sw_point {
 /* The folder of a run, and its position on the x axis. */
 struct sw_monitor_place {
     const char *folder; /* created if missing */
-    bool goes_on;       /* resumes the files in the folder */
+    const char *run;    /* identity of the run: the same text at each of its starts */
+    bool goes_on;       /* resumes the files of this run in the folder */
     int64_t last;       /* last x to keep when resuming */
 };
 

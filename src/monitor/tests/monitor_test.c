@@ -24,10 +24,11 @@ static void expect_text(const char *name, const char *wanted)
 
 /* ---- event files ---- */
 
-static void write_events(const char *where, bool goes_on, int64_t last, int64_t until)
+static void write_events_of(const char *run, const char *where, bool goes_on, int64_t last,
+                            int64_t until)
 {
     struct sw_events *events = NULL;
-    const struct sw_monitor_place place = {where, goes_on, last};
+    const struct sw_monitor_place place = {where, run, goes_on, last};
     assert_int_equal(sw_events_open(&place, &events), SW_OK);
     for (int64_t x = last + 8; x <= until; x += 8) {
         const struct sw_point points[] = {{"Train/Samples/train_loss", 0.5 + (double)x},
@@ -35,6 +36,11 @@ static void write_events(const char *where, bool goes_on, int64_t last, int64_t 
         assert_int_equal(sw_events_add(events, x, points, 2), SW_OK);
     }
     sw_events_close(events);
+}
+
+static void write_events(const char *where, bool goes_on, int64_t last, int64_t until)
+{
+    write_events_of("mine", where, goes_on, last, until);
 }
 
 static void expect_points(const struct read_points *read, int64_t until)
@@ -109,7 +115,7 @@ static void files_of_others_are_left_alone(void **state)
     assert_int_equal(read_folder(where, &read), 3);
     expect_points(&read, 16);
     struct sw_csv *csv = NULL;
-    const struct sw_monitor_place place = {where, true, 8};
+    const struct sw_monitor_place place = {where, "mine", true, 8};
     assert_int_equal(sw_csv_open(&place, &csv), SW_OK);
     sw_csv_close(csv);
     expect_text("foreign/events.out.tfevents.1700000000.host.1.0", "not ours");
@@ -133,7 +139,7 @@ static void damaged_event_files_are_cut(void **state)
         assert_int_equal(sw_file_write_atomic(name, text, len), SW_OK);
         text[i] ^= 0x41;
         struct sw_events *events = NULL;
-        const struct sw_monitor_place place = {where, true, 16};
+        const struct sw_monitor_place place = {where, "mine", true, 16};
         assert_int_equal(sw_events_open(&place, &events), SW_OK);
         sw_events_close(events);
         read_folder(where, &read); /* whole records with valid checksums */
@@ -144,10 +150,11 @@ static void damaged_event_files_are_cut(void **state)
 
 /* ---- CSV ---- */
 
-static void write_csv(const char *where, bool goes_on, int64_t last, int64_t until)
+static void write_csv_of(const char *run, const char *where, bool goes_on, int64_t last,
+                         int64_t until)
 {
     struct sw_csv *csv = NULL;
-    const struct sw_monitor_place place = {where, goes_on, last};
+    const struct sw_monitor_place place = {where, run, goes_on, last};
     assert_int_equal(sw_csv_open(&place, &csv), SW_OK);
     for (int64_t x = last + 8; x <= until; x += 8) {
         const struct sw_point points[] = {{"Train/Samples/train_loss", 0.1 * (double)x},
@@ -155,6 +162,11 @@ static void write_csv(const char *where, bool goes_on, int64_t last, int64_t unt
         assert_int_equal(sw_csv_add(csv, x, points, 2), SW_OK);
     }
     sw_csv_close(csv);
+}
+
+static void write_csv(const char *where, bool goes_on, int64_t last, int64_t until)
+{
+    write_csv_of("mine", where, goes_on, last, until);
 }
 
 static void rows_are_those_of_deepspeeds_monitor(void **state)
@@ -185,6 +197,31 @@ static void a_new_run_leaves_what_an_older_one_wrote(void **state)
     write_csv(where, false, 0, 0);
     expect_text("again/Train_Samples_lr.csv.1", "step,lr\n8,0.25\n");
     expect_text("again/Train_Samples_lr.csv.2", "step,lr\n8,0.25\n16,nan\n");
+}
+
+/* Runs of the same job name share a folder. One that goes on cuts nothing of the other. */
+static void a_run_that_goes_on_leaves_what_others_wrote(void **state)
+{
+    (void)state;
+    char where[96], name[512];
+    struct read_points before, after;
+    snprintf(where, sizeof where, "%s/shared", test_folder());
+    write_events_of("theirs", where, false, 0, 64);
+    write_csv_of("theirs", where, false, 0, 16);
+    find_events(where, name, sizeof name);
+    before = after = (struct read_points){0};
+    read_events(name, &before);
+    for (int64_t last = 0; last <= 8; last += 8) { /* without a checkpoint, and with one */
+        write_events(where, true, last, 16);
+        write_csv(where, true, last, 16);
+    }
+    read_events(name, &after);
+    assert_memory_equal(&before, &after, sizeof before);
+    expect_text("shared/Train_Samples_lr.csv.1", "step,lr\n8,0.25\n16,nan\n");
+    expect_text("shared/Train_Samples_lr.csv", "step,lr\n8,0.25\n16,nan\n");
+    write_csv_of("theirs", where, true, 8, 24);
+    expect_text("shared/Train_Samples_lr.csv.2", "step,lr\n8,0.25\n16,nan\n");
+    expect_text("shared/Train_Samples_lr.csv", "step,lr\n16,nan\n24,0.25\n");
 }
 
 /* ---- Prometheus ---- */
@@ -231,7 +268,7 @@ static void folders_that_cannot_be_are_named(void **state)
     struct sw_csv *csv = NULL;
     test_put("file", "x");
     snprintf(where, sizeof where, "%s/file/job", test_folder());
-    const struct sw_monitor_place place = {where, false, 0};
+    const struct sw_monitor_place place = {where, "mine", false, 0};
     assert_int_equal(sw_events_open(&place, &events), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), "/file"));
     assert_int_equal(sw_csv_open(&place, &csv), SW_E_IO);
@@ -252,7 +289,7 @@ static void what_is_no_file_stays(void **state)
     snprintf(path, sizeof path, "%s/Train_Samples_lr.csv", where);
     assert_int_equal(symlink("../aim", path), 0);
     for (int i = 0; i < 2; i++) {
-        const struct sw_monitor_place place = {where, i == 1, 8};
+        const struct sw_monitor_place place = {where, "mine", i == 1, 8};
         assert_int_equal(sw_csv_open(&place, &csv), SW_OK);
         assert_int_equal(sw_csv_add(csv, 16, &point, 1), SW_E_IO);
         assert_non_null(strstr(sw_error_message(), path));
@@ -261,7 +298,8 @@ static void what_is_no_file_stays(void **state)
         assert_true(lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
     }
     expect_text("aim", "step,lr\n8,1\n16,1\n");
-    snprintf(path, sizeof path, "%s/events.out.tfevents.1.h.1.0.spillway", where);
+    snprintf(path, sizeof path, "%s/events.out.tfevents.1.h.1.0.%016llx.spillway", where,
+             (unsigned long long)sw_hash_str(SW_HASH_INIT, "mine"));
     assert_int_equal(symlink("../aim", path), 0);
     write_events(where, true, 8, 16);
     assert_true(lstat(path, &info) == 0 && S_ISLNK(info.st_mode));
@@ -276,7 +314,7 @@ static void lack_of_memory_is_an_error(void **state)
     snprintf(where, sizeof where, "%s/memory", test_folder());
     sw_alloc_get_stats(&before);
     for (int64_t n = 1; n < 40; n++) {
-        const struct sw_monitor_place place = {where, n % 2 == 0, 0};
+        const struct sw_monitor_place place = {where, "mine", n % 2 == 0, 0};
         const struct sw_point point = {"Train/Samples/lr", 1};
         struct sw_events *events = NULL;
         struct sw_csv *csv = NULL;
@@ -303,6 +341,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(damaged_event_files_are_cut),
     cmocka_unit_test(rows_are_those_of_deepspeeds_monitor),
     cmocka_unit_test(a_new_run_leaves_what_an_older_one_wrote),
+    cmocka_unit_test(a_run_that_goes_on_leaves_what_others_wrote),
     cmocka_unit_test(gauges_are_prometheus_text),
     cmocka_unit_test(folders_that_cannot_be_are_named),
     cmocka_unit_test(what_is_no_file_stays),
