@@ -404,7 +404,8 @@ static sw_status check_sizes(const struct ckpt_manifest *m, const char *folder)
         struct stat info;
         SW_TRY(sw_ckpt_join(folder, m->files[i].name, path));
         if (stat(path, &info) != 0) {
-            return SW_FAIL(SW_E_FORMAT, "%s: %s", path, strerror(errno));
+            return SW_FAIL(errno == ENOENT ? SW_E_FORMAT : SW_E_IO, "%s: %s", path,
+                           strerror(errno));
         }
         if (!S_ISREG(info.st_mode)) {
             return SW_FAIL(SW_E_FORMAT, "%s is not a regular file", path);

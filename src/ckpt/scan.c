@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Out of memory is no property of the checkpoint; everything else is. */
 static bool is_verdict(sw_status st)
@@ -195,11 +196,20 @@ const struct sw_ckpt_summary *sw_ckpt_best(const struct sw_ckpt_list *list)
 
 /* ---- healing ---- */
 
+static bool has_manifest(const char *path)
+{
+    char manifest[PATH_MAX];
+    struct stat info;
+    return sw_ckpt_join(path, CKPT_MANIFEST, manifest) < 0 || lstat(manifest, &info) == 0 ||
+           (errno != ENOENT && errno != ENOTDIR);
+}
+
+/* SW_E_IO: it cannot be read for now, as on a disk that fails; it may be whole. */
 static sw_status is_whole(const char *path, bool *out)
 {
     struct ckpt_manifest manifest = {0};
     const sw_status st = sw_ckpt_manifest_read(path, &manifest);
-    if (!is_verdict(st)) {
+    if (!is_verdict(st) || (st == SW_E_IO && has_manifest(path))) {
         return sw_frame_at(__FILE__, __LINE__, st);
     }
     sw_ckpt_manifest_fini(&manifest);
@@ -212,10 +222,13 @@ static sw_status heal_retired(const char *dir, const char *retired, int64_t step
     char path[PATH_MAX];
     bool successor_whole = false, retired_whole = false;
     SW_TRY(sw_ckpt_folder(dir, step, "", path));
-    SW_TRY(is_whole(path, &successor_whole));
-    if (!successor_whole) {
-        SW_TRY(is_whole(retired, &retired_whole));
+    sw_status st = is_whole(path, &successor_whole);
+    st = st < 0 || successor_whole ? st : is_whole(retired, &retired_whole);
+    if (st == SW_E_IO) {
+        sw_log(SW_LOG_WARN, "%s is left for now: %s", retired, sw_error_message());
+        return SW_OK;
     }
+    SW_TRY(st);
     if (!retired_whole) {
         sw_log(SW_LOG_WARN, "removing remains of %s from an earlier run", retired);
         SW_TRY(sw_ckpt_remove(retired));

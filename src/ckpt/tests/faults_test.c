@@ -259,6 +259,35 @@ static void a_clean_up_that_fails_is_named(void **test_state)
     assert_true(n_named >= 3); /* manifest, data, folder */
 }
 
+/* A save was killed when the old checkpoint had lost its name, and the disk then fails for a while:
+ * a manifest that is a loop of links is there and cannot be read. */
+static void what_cannot_be_read_for_now_is_not_removed(void **test_state)
+{
+    (void)test_state;
+    char root[64], whole[96], retired[96], manifest[128], aside[128];
+    struct heard heard = {0};
+    make_root(root);
+    snprintf(whole, sizeof(whole), "%s/checkpoint-1", root);
+    snprintf(retired, sizeof(retired), "%s/checkpoint-1.old", root);
+    snprintf(manifest, sizeof(manifest), "%s/manifest.json", retired);
+    snprintf(aside, sizeof(aside), "%s/manifest", root);
+    assert_int_equal(save_state(root, 1, OLD_SEED, 1, 0, NAN), SW_OK);
+    assert_int_equal(rename(whole, retired), 0);
+    assert_int_equal(rename(manifest, aside), 0);
+    assert_int_equal(symlink("manifest.json", manifest), 0);
+    sw_log_set_sink(hear, &heard);
+    assert_int_equal(save_state(root, 2, NEW_SEED, 1, 0, NAN), SW_OK);
+    sw_log_set_sink(NULL, NULL);
+    assert_non_null(strstr(heard.text, "checkpoint-1.old is left for now: "));
+    assert_int_equal(newest_step(root), 2);
+    assert_int_equal(rename(aside, manifest), 0);
+    sw_log_set_level(SW_LOG_ERROR);
+    assert_int_equal(save_state(root, 3, NEW_SEED, 1, 0, NAN), SW_OK);
+    sw_log_set_level(SW_LOG_WARN);
+    assert_int_equal(newest_step(whole), 1);
+    remove_tree(root);
+}
+
 /* Disks of growing size: the first save that does not fit leaves the old checkpoint, until one
  * fits. */
 static void full_disk(void **test_state)
@@ -305,6 +334,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_failed_allocation_is_a_status),
     cmocka_unit_test(a_marker_that_cannot_be_written_fails_the_save),
     cmocka_unit_test(a_clean_up_that_fails_is_named),
+    cmocka_unit_test(what_cannot_be_read_for_now_is_not_removed),
     cmocka_unit_test(full_disk),
 };
 
