@@ -61,7 +61,7 @@ static sw_status write_graph(struct source *source, const struct sw_engine_onnx 
         return SW_FAIL(SW_E_ARG, "%s keeps its opset and dtypes: leave --opset and --dtype out",
                        sw_onnx_source(source->config));
     }
-    SW_TRY(sw_weights_claim_folder(options->folder));
+    SW_TRY(sw_weights_claim_folder(options->folder, false));
     SW_TRY(source->beside ? sw_hf_copy_sidecars(source->beside, options->folder) : SW_OK);
     SW_TRY(write_config_beside(source, options->folder));
     SW_TRY(sw_onnx_model_write(source->model, same ? NULL : &values, options->folder, out));
@@ -87,7 +87,7 @@ static sw_status write_source(struct source *source, const struct sw_engine_onnx
     if (sw_onnx_is_import(source->model)) {
         return write_graph(source, options, out);
     }
-    SW_TRY(sw_weights_claim_folder(options->folder));
+    SW_TRY(sw_weights_claim_folder(options->folder, false));
     SW_TRY(source->beside ? sw_hf_copy_sidecars(source->beside, options->folder) : SW_OK);
     SW_TRY(sw_weights_write_config(options->folder, source->config, options->dtype));
     SW_TRY(sw_onnx_export(&to, out));

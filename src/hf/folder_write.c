@@ -187,14 +187,20 @@ static sw_status write_index(const struct sw_hf_folder_writer *w)
     return SW_OK;
 }
 
-/* model.safetensors, its index, or model-00001-of-00004.safetensors; or what `export --onnx`
- * writes. */
+/* model.safetensors, its index, or model-00001-of-00004.safetensors; or what `export --onnx` or an
+ * export of adapters writes. */
 static bool is_weights(const char *name)
 {
-    static const char *const whole[] = {SW_HF_SINGLE,         SW_HF_INDEX,
-                                        "model.onnx",         "model.onnx.data",
-                                        "encoder_model.onnx", "encoder_model.onnx.data",
-                                        "decoder_model.onnx", "decoder_model.onnx.data"};
+    static const char *const whole[] = {SW_HF_SINGLE,
+                                        SW_HF_INDEX,
+                                        "model.onnx",
+                                        "model.onnx.data",
+                                        "encoder_model.onnx",
+                                        "encoder_model.onnx.data",
+                                        "decoder_model.onnx",
+                                        "decoder_model.onnx.data",
+                                        "adapter_model.safetensors",
+                                        "adapter_config.json"};
     int i = 0, n = 0, end = -1;
     for (size_t k = 0; k < SW_LEN(whole); k++) {
         if (strcmp(name, whole[k]) == 0) {
@@ -219,7 +225,7 @@ static bool is_ours(const struct sw_hf_folder_writer *w, const char *name)
 }
 
 /* Readers prefer model.safetensors, so an old one would hide new shards. An ONNX file would be of
- * another model. */
+ * another model, and readers would add an adapter to this one. */
 static sw_status remove_stale(const struct sw_hf_folder_writer *w)
 {
     DIR *dir = opendir(w->path);

@@ -116,13 +116,14 @@ static bool is_graph(const struct job *job)
 }
 
 /* Only the rank that exports checks or claims the model's folder. */
-static sw_status ask_for_folder(const struct job *job, sw_status (*ask)(const char *folder))
+static sw_status ask_for_folder(const struct job *job,
+                                sw_status (*ask)(const char *folder, bool adapter))
 {
     char path[4096];
     if (job->options->no_export || !job->leads || is_graph(job)) {
         return SW_OK;
     }
-    return ask(export_path(job, path, sizeof path));
+    return ask(export_path(job, path, sizeof path), job->facts.lora);
 }
 
 sw_status sw_job_check_model(const struct job *job)

@@ -43,11 +43,18 @@ static sw_status mark_path(const char *folder, char *path, size_t cap)
     return n > 0 && (size_t)n < cap ? SW_OK : SW_FAIL(SW_E_ARG, "%s: the path is too long", folder);
 }
 
-sw_status sw_weights_check_folder(const char *folder)
+sw_status sw_weights_check_folder(const char *folder, bool adapter)
 {
     char path[4096];
     bool empty = true;
     SW_TRY(mark_path(folder, path, sizeof path));
+    /* The weights stay, because they may be the base of the adapters. */
+    if (adapter && sw_is_folder(folder) && sw_hf_folder_has_weights(folder)) {
+        return SW_FAIL(SW_E_ARG,
+                       "%s has weights of a model; name another folder, since readers would add "
+                       "the adapters to that model",
+                       folder);
+    }
     if (access(folder, F_OK) != 0 || access(path, F_OK) == 0) {
         return SW_OK;
     }
@@ -63,11 +70,11 @@ sw_status sw_weights_check_folder(const char *folder)
 }
 
 /* The marker appears atomically. Its text is for people. */
-sw_status sw_weights_claim_folder(const char *folder)
+sw_status sw_weights_claim_folder(const char *folder, bool adapter)
 {
     static const char text[] = "An export of spillway: the next one may replace what is here.\n";
     char path[4096];
-    SW_TRY(sw_weights_check_folder(folder));
+    SW_TRY(sw_weights_check_folder(folder, adapter));
     SW_TRY(mark_path(folder, path, sizeof path));
     SW_TRY(sw_mkdirs(folder));
     return sw_file_write_atomic(path, text, sizeof text - 1);
@@ -346,7 +353,7 @@ static sw_status export_all(struct sw_weights *w, sw_comm *comm, const char *fol
     struct listing list = {
         .comm = comm, .fetch = fetch_master, .ctx = &m, .file = w->lora ? adapter_file : NULL};
     sw_status st = open_list(w, dtype, &list);
-    st = st < 0 || !leads(comm) ? st : sw_weights_claim_folder(folder);
+    st = st < 0 || !leads(comm) ? st : sw_weights_claim_folder(folder, w->lora != NULL);
     st = agree(comm, st);
     st = st < 0 ? st : write_weights(folder, &list);
     st = st < 0 || !leads(comm) ? st : write_beside(w, folder, dtype, with_sidecars);
@@ -450,7 +457,7 @@ sw_status sw_weights_export_checkpoint(struct sw_ckpt *ckpt, const char *folder,
     struct exported x;
     struct sw_arena names;
     SW_TRY(look_at(ckpt, &x, dtype));
-    SW_TRY(sw_weights_claim_folder(folder));
+    SW_TRY(sw_weights_claim_folder(folder, x.adapter != NULL));
     const size_t most = (size_t)sw_ckpt_n_tensors(ckpt) + 1;
     struct masters m = {.ckpt = ckpt, .index = sw_alloc_zero("export", most, sizeof *m.index)};
     struct listing list = {.fetch = fetch_checkpoint,
@@ -481,7 +488,7 @@ sw_status sw_weights_export_merged(struct sw_merge *merge, const char *folder, e
 {
     *dtype = *dtype == SW_DTYPE_COUNT ? sw_merge_dtype(merge) : *dtype;
     SW_TRY(check_dtype(*dtype));
-    SW_TRY(sw_weights_claim_folder(folder));
+    SW_TRY(sw_weights_claim_folder(folder, false));
     struct listing list = {.n = sw_merge_n(merge), .fetch = fetch_merged, .ctx = merge};
     list.specs = sw_alloc_zero("export", (size_t)list.n + 1, sizeof *list.specs);
     SW_TRY_ALLOC(list.specs, "an export");

@@ -151,10 +151,11 @@ sw_status sw_weights_set(struct sw_weights *w, const struct sw_parameter *param,
 
 /* ---- folders ---- */
 
-/* SW_E_ARG: the folder is not empty and has no export marker. */
-sw_status sw_weights_check_folder(const char *folder);
+/* SW_E_ARG: the folder is not empty and has no export marker; or adapters are to be written beside
+ * the weights of a model. */
+sw_status sw_weights_check_folder(const char *folder, bool adapter);
 /* Checks the folder in the same way, creates it, and puts the marker into it. */
-sw_status sw_weights_claim_folder(const char *folder);
+sw_status sw_weights_claim_folder(const char *folder, bool adapter);
 /* The weights, which this rank has all of, and config.json. */
 sw_status sw_weights_export(struct sw_weights *w, const char *folder, enum sw_dtype dtype);
 /* The same, and the files beside the weights; the first rank writes what all of comm have.

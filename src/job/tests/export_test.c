@@ -180,6 +180,32 @@ static void a_killed_merge_is_repeated(void **state)
     killed_at_every_point(&o, test_at("whole merge"));
 }
 
+static void export_folder(const char *path, const char *folder, bool merge)
+{
+    const struct sw_checkpoint_export_options o = {
+        .path = test_at(path), .folder = test_at(folder), .dtype = -1, .merge = merge};
+    if (sw_checkpoint_export(&o, quiet) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
+/* Readers would add adapters to a model that they lie beside. */
+static void adapters_and_a_model_are_not_in_one_folder(void **state)
+{
+    (void)state;
+    export_folder("lora", "merged", true);
+    export_folder("lora", "both", false);
+    export_folder("lora", "both", true); /* the model replaces the adapters */
+    assert_int_equal(compare_files(test_at("both"), test_at("merged")),
+                     compare_files(test_at("merged"), test_at("both")));
+    const struct sw_checkpoint_export_options o = {
+        .path = test_at("lora"), .folder = test_at("both"), .dtype = -1};
+    assert_int_equal(sw_checkpoint_export(&o, quiet), SW_E_ARG);
+    assert_non_null(strstr(sw_error_message(), "has weights of a model; name another folder"));
+    assert_int_equal(compare_files(test_at("both"), test_at("merged")),
+                     compare_files(test_at("merged"), test_at("both")));
+}
+
 /* The temporary file of a marker makes a folder ours only if nothing else is there. */
 static void a_folder_of_others_is_refused(void **state)
 {
@@ -229,15 +255,6 @@ static const char *export_onnx(const char *path, const char *folder)
         fail_msg("%s", sw_error_message());
     }
     return o.folder;
-}
-
-static void export_folder(const char *path, const char *folder, bool merge)
-{
-    const struct sw_checkpoint_export_options o = {
-        .path = test_at(path), .folder = test_at(folder), .dtype = -1, .merge = merge};
-    if (sw_checkpoint_export(&o, quiet) < 0) {
-        fail_msg("%s", sw_error_message());
-    }
 }
 
 static void onnx_files_are_the_same_from_a_run_and_from_its_folder(void **state)
@@ -320,6 +337,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_killed_export_is_repeated),
     cmocka_unit_test(a_killed_export_of_adapters_is_repeated),
     cmocka_unit_test(a_killed_merge_is_repeated),
+    cmocka_unit_test(adapters_and_a_model_are_not_in_one_folder),
     cmocka_unit_test(a_folder_of_others_is_refused),
     cmocka_unit_test(onnx_files_are_the_same_from_a_run_and_from_its_folder),
     cmocka_unit_test(onnx_files_of_adapters_are_those_of_the_merged_model),
