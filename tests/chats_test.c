@@ -190,6 +190,27 @@ static void an_adapter_talks_by_the_template_that_it_was_trained_with(void **sta
         "template of words/tokenizer_config.json: chat_template, ");
 }
 
+/* Preferences, which the program evaluates in another way than chats. */
+static void an_adapter_is_evaluated_with_its_own_tokenizer(void **state)
+{
+    (void)state;
+    static const char *const given[] = {"", "--tokenizer told/adapter", "--tokenizer words"};
+    char said[SW_LEN(given)][256];
+    test_put("preferences.jsonl",
+             "{\"prompt\": \"q\", \"chosen\": \"a\", \"rejected\": \"some text\"}\n");
+    for (size_t i = 0; i < SW_LEN(given); i++) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments,
+                 "eval --model one/model --adapter told/adapter --task dpo --data "
+                 "preferences.jsonl %s",
+                 given[i]);
+        test_expect(arguments, 0, "loss ");
+        snprintf(said[i], sizeof said[i], "%s", strstr(test_said, "loss "));
+    }
+    assert_string_equal(said[0], said[1]);
+    assert_string_not_equal(said[0], said[2]);
+}
+
 static void prompts_and_completions_are_chats_where_there_is_a_template(void **state)
 {
     (void)state;
@@ -374,6 +395,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(packed_rows_have_the_loss_of_their_documents),
     cmocka_unit_test(the_template_that_was_given_goes_with_the_model),
     cmocka_unit_test(an_adapter_talks_by_the_template_that_it_was_trained_with),
+    cmocka_unit_test(an_adapter_is_evaluated_with_its_own_tokenizer),
     cmocka_unit_test(prompts_and_completions_are_chats_where_there_is_a_template),
     cmocka_unit_test(tokenize_shows_text_ids_and_mask),
     cmocka_unit_test(generate_answers_and_stops_at_the_ids_of_the_generation_config),

@@ -117,7 +117,7 @@ static sw_status open_chat(struct eval *e)
         return SW_FAIL(SW_E_ARG, "--loss-on: a preference is on the last answer of a chat");
     }
     SW_TRY(sw_preferences_kind(o->data[0], &kind));
-    options.folder = o->tokenizer ? o->tokenizer : o->model;
+    options.folder = sw_job_tokenizer_folder(o->tokenizer, o->adapter, o->model);
     options.tokenizer = e->tokenizer;
     options.loss_on = SW_LOSS_ON_LAST;
     return sw_chat_open_for(&options, kind, &e->chat);
@@ -229,7 +229,7 @@ static sw_status run_reference(struct eval *e)
 static sw_status open_words(struct eval *e)
 {
     const struct sw_eval_options *o = e->options;
-    const char *folder = o->tokenizer ? o->tokenizer : o->model;
+    const char *folder = sw_job_tokenizer_folder(o->tokenizer, o->adapter, o->model);
     if (o->tokenizer || sw_tokenizer_is_there(folder)) {
         SW_TRY(sw_tokenizer_open(folder, NULL, &e->tokenizer));
     }

@@ -20,12 +20,6 @@ struct generate {
     int32_t *out; /* [n_new] */
 };
 
-static const char *tokenizer_folder(const struct sw_generate_options *o)
-{
-    const char *beside = o->adapter && sw_tokenizer_is_there(o->adapter) ? o->adapter : o->model;
-    return o->tokenizer ? o->tokenizer : beside;
-}
-
 static sw_status add_prompt(struct generate *g, const char *text, size_t len)
 {
     const char *prefix = g->options->source_prefix;
@@ -170,7 +164,8 @@ static sw_status open_all(struct generate *g)
         return SW_FAIL(SW_E_ARG, "--no-bos: an encoder reads a text in the tokenizer's template");
     }
     const struct sw_tokenizer_options words = {.no_bos = o->no_bos};
-    SW_TRY(sw_tokenizer_open(tokenizer_folder(o), &words, &g->tokenizer));
+    const char *folder = sw_job_tokenizer_folder(o->tokenizer, o->adapter, o->model);
+    SW_TRY(sw_tokenizer_open(folder, &words, &g->tokenizer));
     SW_TRY(sw_job_settings_read(o->model, g->answers, &o->sampling, &g->settings));
     SW_TRY(sw_job_settings_stop(&g->settings, g->tokenizer));
     SW_TRY(read_prompts(g));

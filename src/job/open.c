@@ -31,10 +31,8 @@ static bool is_shard(const char *path)
 
 const char *sw_job_tokenizer_path(const struct sw_train_options *o)
 {
-    if (!o->tokenizer && o->adapter && sw_tokenizer_is_there(o->adapter)) {
-        return o->adapter;
-    }
-    return o->tokenizer ? o->tokenizer : sw_tokenizer_is_there(o->model) ? o->model : NULL;
+    const char *folder = sw_job_tokenizer_folder(o->tokenizer, o->adapter, o->model);
+    return o->tokenizer || sw_tokenizer_is_there(folder) ? folder : NULL;
 }
 
 static sw_status choose_task(struct job *job)

@@ -130,6 +130,14 @@ sw_status sw_job_texts_add(struct sw_job_texts *texts, const struct sw_job_rows 
 sw_status sw_job_agree(sw_comm *comm, const sw_dataset *dataset, const struct sw_job_rows *rows,
                        const char *flags);
 
+/* The tokenizer's folder: the one given, else the adapter's if it has one, because it was trained
+ * with that, else the model's. */
+static inline const char *sw_job_tokenizer_folder(const char *tokenizer, const char *adapter,
+                                                  const char *model)
+{
+    return tokenizer ? tokenizer : adapter && sw_tokenizer_is_there(adapter) ? adapter : model;
+}
+
 /* Does the run resume an earlier one? */
 static inline bool sw_job_goes_on(const struct sw_train_options *options)
 {
