@@ -169,8 +169,8 @@ void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 /* Copies the files of a model folder that are neither weights nor config.json nor its card
  * (tokenizer, generation settings, licence, ..) unchanged, and the subfolders of modules that
  * modules.json names (sentence-transformers). Other subfolders and hidden files are left out. So
- * is, with a warning, a link out of the folder, except to the blobs of the hub cache that the
- * folder is a snapshot of. */
+ * is, with a warning, a pointer of Git LFS, or a link out of the folder, except to the blobs of
+ * the hub cache that the folder is a snapshot of. */
 sw_status sw_hf_copy_sidecars(const char *src_path, const char *dst_path);
 /* Writes modules.json and 1_Pooling/config.json, by which sentence-transformers reads the folder:
  * vectors of `width` elements, the mean over tokens or the first token. They are normalized if an

@@ -65,7 +65,9 @@ static bool is_sidecar(const char *name)
                                           ".ckpt",        ".h5",
                                           ".msgpack",     ".onnx",
                                           ".onnx.data",   ".onnx_data",
-                                          ".gguf",        ".tmp"};
+                                          ".gguf",        ".tflite",
+                                          ".ot",          ".mlmodel",
+                                          ".tmp"};
     if (name[0] == '.' || strcmp(name, "config.json") == 0 || strcasecmp(name, "README.md") == 0) {
         return false;
     }
@@ -141,6 +143,10 @@ static sw_status copy_entry(const char *src_path, const char *dst_path, const ch
                resolved, dst_path);
     } else {
         st = sw_file_copy(resolved, dst);
+        if (st == SW_E_FORMAT) { /* a pointer of Git LFS: whoever needs the file refuses it */
+            sw_log(SW_LOG_WARN, "%s; it is not copied to %s", sw_error_message(), dst_path);
+            st = SW_OK;
+        }
     }
     sw_free(dst);
     sw_free(src);

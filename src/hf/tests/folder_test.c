@@ -345,7 +345,8 @@ static void test_sidecars(void **state)
                                         "vocab.json",        "merges.txt",
                                         "README.md",         "model.safetensors",
                                         "pytorch_model.bin", ".gitattributes",
-                                        "spiece.model",      "model.safetensors.index.json"};
+                                        "spiece.model",      "model.safetensors.index.json",
+                                        "64.tflite",         "rust_model.ot"};
     char path[TEST_PATH_CAP];
     for (size_t i = 0; i < SW_LEN(names); i++) {
         test_join(path, source, names[i]);
@@ -355,7 +356,8 @@ static void test_sidecars(void **state)
     if (sw_hf_copy_sidecars(source, test_folder()) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    static const bool copied[] = {true, true, true, true, false, false, false, false, true, false};
+    static const bool copied[] = {true,  true,  true, true,  false, false,
+                                  false, false, true, false, false, false};
     for (size_t i = 0; i < SW_LEN(names); i++) {
         assert_int_equal(has(names[i]), copied[i]);
     }
@@ -384,6 +386,26 @@ static void put_at(const char *root, const char *name, const char *text)
     char path[TEST_PATH_CAP];
     test_join(path, root, name);
     assert_int_equal(sw_file_write_atomic(path, text, strlen(text)), SW_OK);
+}
+
+/* A clone without Git LFS has what is read, but not every file that lies beside it. */
+static void test_pointers_of_lfs_are_not_copied(void **state)
+{
+    (void)state;
+    char source[] = "/tmp/spillway-pointers-XXXXXX";
+    int warnings = 0;
+    assert_non_null(mkdtemp(source));
+    put_at(source, "unread.model",
+           "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n");
+    put_at(source, "vocab.json", "{}");
+    sw_log_set_sink(count_warnings, &warnings);
+    assert_int_equal(sw_hf_copy_sidecars(source, test_folder()), SW_OK);
+    sw_log_set_sink(NULL, NULL);
+    assert_int_equal(warnings, 1);
+    assert_true(has("vocab.json"));
+    assert_false(has("unread.model"));
+    test_remove(source);
+    clear_folder();
 }
 
 /* The subfolders that modules.json names are copied with their weights, others and paths that lead
@@ -503,11 +525,17 @@ static int begin(char **argv)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_rewrite_recorded),   cmocka_unit_test(test_open_recorded),
-    cmocka_unit_test(test_shard_sizes),        cmocka_unit_test(test_index_text),
-    cmocka_unit_test(test_damaged_index),      cmocka_unit_test(test_unmapped_and_missing),
-    cmocka_unit_test(test_failing_folder),     cmocka_unit_test(test_sidecars),
-    cmocka_unit_test(test_modules_are_copied), cmocka_unit_test(test_sidecars_of_the_hub_cache),
+    cmocka_unit_test(test_rewrite_recorded),
+    cmocka_unit_test(test_open_recorded),
+    cmocka_unit_test(test_shard_sizes),
+    cmocka_unit_test(test_index_text),
+    cmocka_unit_test(test_damaged_index),
+    cmocka_unit_test(test_unmapped_and_missing),
+    cmocka_unit_test(test_failing_folder),
+    cmocka_unit_test(test_sidecars),
+    cmocka_unit_test(test_modules_are_copied),
+    cmocka_unit_test(test_sidecars_of_the_hub_cache),
+    cmocka_unit_test(test_pointers_of_lfs_are_not_copied),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .begin = begin};
