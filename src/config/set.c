@@ -45,6 +45,18 @@ static sw_status put(struct sw_config_impl *impl, struct sw_json *parent, const 
     return SW_OK;
 }
 
+/* Whether the text stands for a value: as JSON, or else as a string. */
+static bool is_value(const char *text, const struct sw_json *value)
+{
+    struct sw_json_doc *doc;
+    if (sw_json_parse("--set", text, strlen(text), SW_JSON_STRICT, &doc) != SW_OK) {
+        return value->type == SW_JSON_STRING && strcmp(value->string, text) == 0;
+    }
+    const bool same = sw_config_json_equal(value, sw_json_root(doc));
+    sw_json_close(doc);
+    return same;
+}
+
 /* "key?=value" comes from a flag of the program that means the same as the key: the file and --set
  * may leave it out or say the same, but not something else. */
 static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw_json *parent,
@@ -62,7 +74,7 @@ static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw
     sw_json_write(given, 0, &text);
     const char *said = given->type == SW_JSON_STRING ? given->string : sw_str_text(&text);
     int64_t bytes[2];
-    const bool same = strcmp(said, value) == 0 ||
+    const bool same = is_value(value, given) ||
                       (field && field->type == FIELD_BYTES && !sw_parse_bytes(said, &bytes[0]) &&
                        !sw_parse_bytes(value, &bytes[1]) && bytes[0] == bytes[1]);
     const sw_status st = same ? SW_OK

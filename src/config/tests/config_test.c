@@ -179,6 +179,23 @@ static void sizes_are_bytes_or_have_a_unit(void **state)
                 "spillway.device_memory", "512MB");
 }
 
+/* Flags write numbers with all digits, and texts with their quotes. */
+static void a_flag_may_say_what_the_file_says(void **state)
+{
+    (void)state;
+    static const char *const same[] = {"spillway.label_smoothing?=0.10000000000000001",
+                                       "spillway.device?=\"cpu\"", "spillway.quantize?=nf4"};
+    struct sw_config *c = must("{\"spillway\": {\"label_smoothing\": 0.1, \"device\": \"cpu\", "
+                               "\"quantize\": \"nf4\"}}",
+                               same, 3);
+    assert_true(c->spillway.label_smoothing == 0.1);
+    sw_config_close(c);
+    REFUSED_SET("{\"spillway\": {\"label_smoothing\": 0.1}}", "spillway.label_smoothing?=0.2",
+                "spillway.label_smoothing is 0.1, but the flag says 0.2");
+    REFUSED_SET("{\"spillway\": {\"device\": \"cpu\"}}", "spillway.device?=\"mock\"",
+                "spillway.device is \"cpu\", but the flag says \"mock\"");
+}
+
 /* A default of the program, which depends on what is trained, yields to a value that is given. */
 static void a_default_gives_way_to_what_is_said(void **state)
 {
@@ -916,6 +933,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(unknown_keys_name_file_line_and_nearest),
     cmocka_unit_test(types_and_ranges),
     cmocka_unit_test(sizes_are_bytes_or_have_a_unit),
+    cmocka_unit_test(a_flag_may_say_what_the_file_says),
     cmocka_unit_test(a_default_gives_way_to_what_is_said),
     cmocka_unit_test(our_own_block),
     cmocka_unit_test(lora_is_a_block_of_its_own),
