@@ -48,6 +48,9 @@ static void tokenize_and_generate_begin_alike(void **state)
     test_expect("generate --model model --prompt 'in the' --tokens 3", 0,
                 "in thecx"); /* as recorded; the first id has no token, and no text */
     test_expect("generate --model model --prompt 'in the' --tokens 2 --no-bos", 0, "in thesn");
+    test_put("lines.txt", "of\n\nin the\n");
+    test_expect("generate --model model --tokens 3 < lines.txt", 0, "\nin thecx");
+    assert_memory_equal(test_said, "of", 2); /* each line is a prompt */
 }
 
 /* A chat begins as its template says, and rows of other tasks as theirs. */

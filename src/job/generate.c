@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generates texts: the continuation of a prompt or, with an encoder-decoder, one text for each
-// input.
+// Generates a text for each prompt: its continuation or, with an encoder-decoder, the text that
+// follows from it.
 #include <string.h>
 
 #include "job/private.h"
@@ -16,6 +16,7 @@ struct generate {
     struct sw_job_settings settings;
     struct sw_ids ids;   /* tokens of all prompts, concatenated */
     struct sw_ids sizes; /* number of tokens of each */
+    struct sw_str texts; /* prompts as they were given, each with its NUL; on the first rank */
     int64_t longest, n_new;
     int32_t *out; /* [n_new] */
 };
@@ -29,8 +30,11 @@ static sw_status add_prompt(struct generate *g, const char *text, size_t len)
         sw_str_puts(&whole, prefix);
     }
     sw_str_append(&whole, text, len);
+    sw_str_append(&g->texts, text, len);
+    sw_str_putc(&g->texts, '\0');
     const char *all = sw_str_text(&whole);
-    sw_status st = whole.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a prompt")
+    sw_status st = whole.failed || g->texts.failed
+                       ? SW_FAIL(SW_E_NOMEM, "out of host memory for a prompt")
                    : g->answers ? sw_tokenizer_encode(g->tokenizer, all, whole.len, true, &g->ids)
                                 : sw_tokenizer_encode_prompt(g->tokenizer, all, whole.len, &g->ids);
     sw_str_fini(&whole);
@@ -101,7 +105,7 @@ static sw_status read_lines(struct generate *g)
 static sw_status read_prompts(struct generate *g)
 {
     const struct sw_generate_options *o = g->options;
-    if (!o->prompt && g->answers && o->in) {
+    if (!o->prompt && o->in) {
         return read_lines(g);
     }
     const char *text = o->prompt ? o->prompt : "";
@@ -188,15 +192,16 @@ static sw_status print_token(void *ctx, const int32_t *ids, int64_t n)
     return sw_text_write(&p->writer, ids, n, false);
 }
 
-static sw_status write_text(struct generate *g, const int32_t *prompt, int64_t n_prompt, FILE *out)
+/* text: the prompt */
+static sw_status write_text(struct generate *g, const char *text, const int32_t *prompt,
+                            int64_t n_prompt, FILE *out)
 {
     struct sw_sampling sampling = g->options->sampling;
     struct printing printing = {.writer = {.tokenizer = g->tokenizer,
                                            .to = out,
                                            .prompt = prompt,
                                            .n_prompt = g->answers ? 0 : n_prompt},
-                                .before =
-                                    g->answers || !g->options->prompt ? "" : g->options->prompt};
+                                .before = g->answers ? "" : text};
     const struct sw_each_token each = {print_token, &printing};
     int64_t n = 0;
     sw_job_settings_apply(&g->settings, n_prompt, !g->options->ignore_eos, &sampling);
@@ -219,15 +224,18 @@ sw_status sw_generate_text(const struct sw_generate_options *options, FILE *out,
     *started = false;
     sw_status st = open_all(&g);
     int64_t at = 0;
+    const char *text = sw_str_text(&g.texts);
     for (int64_t i = 0; i < g.sizes.len && st >= 0; i++) {
         *started = true;
-        st = write_text(&g, g.ids.ptr + at, g.sizes.ptr[i], out);
+        st = write_text(&g, text, g.ids.ptr + at, g.sizes.ptr[i], out);
         at += g.sizes.ptr[i];
+        text += g.leads ? strlen(text) + 1 : 0;
     }
     sw_free(g.out);
     sw_job_settings_fini(&g.settings);
     sw_ids_fini(&g.ids);
     sw_ids_fini(&g.sizes);
+    sw_str_fini(&g.texts);
     sw_close(g.engine);
     sw_tokenizer_close(g.tokenizer);
     return st;
