@@ -191,6 +191,7 @@ static const struct {
      "--pool: wanted mean or cls, got \"last\""},
     {"embed --model small.json --tokenizer many --data text.txt", 2, "text.txt:1: text: character"},
     {"embed --model small.json --tokenizer many --data nowhere", 2, "cannot open nowhere"},
+    {"embed --model small.json --tokenizer many --data .", 2, "cannot read .: Is a directory"},
     {"embed --model small.json --tokenizer many --data /dev/null", 2,
      "task \"embed\": gpt2 has no head for it"},
     {"plan --model gpt3", 2, "gpt3: no such file, no preset of that name"},

@@ -60,6 +60,9 @@ static int read_lines(const struct command *command, sw_tokenizer *tokenizer, co
             status = cli_fail(command, CLI_REFUSED, "%s:%lld: %s", name, line, sw_error_message());
         }
     }
+    if (status < 0 && ferror(in)) {
+        status = cli_fail(command, CLI_REFUSED, "cannot read %s: %s", name, strerror(errno));
+    }
     free(text);
     return status;
 }

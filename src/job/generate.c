@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Generates a text for each prompt: its continuation or, with an encoder-decoder, the text that
 // follows from it.
+#include <errno.h>
 #include <string.h>
 
 #include "job/private.h"
@@ -68,6 +69,9 @@ static sw_status add_lines(struct generate *g, FILE *in)
     while (st >= 0 && fgets(part, sizeof part, in)) {
         sw_str_puts(&line, part);
         st = strchr(part, '\n') ? add_line(g, &line) : SW_OK;
+    }
+    if (st >= 0 && ferror(in)) {
+        st = SW_FAIL(SW_E_IO, "prompts cannot be read: %s", strerror(errno));
     }
     st = st < 0 ? st : add_line(g, &line);
     sw_str_fini(&line);

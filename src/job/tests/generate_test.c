@@ -134,6 +134,18 @@ static void each_line_has_a_text(void **state)
     free(prefixed);
 }
 
+static void prompts_that_cannot_be_read_are_an_error(void **state)
+{
+    (void)state;
+    FILE *folder = fopen(test_folder(), "r");
+    const struct sw_generate_options o = {.model = test_at("model"), .tokens = 9, .in = folder};
+    bool started;
+    assert_non_null(folder);
+    assert_int_equal(sw_generate_text(&o, stdout, &started), SW_E_IO);
+    assert_non_null(strstr(sw_error_message(), "prompts cannot be read: Is a directory"));
+    fclose(folder);
+}
+
 /* One of two ranks that share each layer. */
 struct shared {
     FILE *in, *out;
@@ -532,6 +544,7 @@ static void samples_that_cannot_be_are_refused_first(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_line_has_a_text),
+    cmocka_unit_test(prompts_that_cannot_be_read_are_an_error),
     cmocka_unit_test(words_are_written_as_they_come),
     cmocka_unit_test(ranks_share_the_work_and_the_first_one_prints),
     cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
