@@ -101,6 +101,8 @@ static const struct {
     {TRAIN "text.txt --deadline nan", 2, "--deadline: wanted"},
     {TRAIN "text.txt --seed 1 --seed=2", 2, "--seed is given twice"},
     {TRAIN "text.txt --steps 3", 2, "--steps is given twice"},
+    {"launch --num-ranks 4 --num_gpus=2 true", 2,
+     "--num-gpus is given twice, first as --num-ranks"},
     {"train --model gpt2-tiny --steps 0 --output o --data text.txt", 2, "--steps"},
     {TRAIN "missing.txt", 2, "missing.txt"},
     {TRAIN "empty.txt", 2, "empty.txt"},

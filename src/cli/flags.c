@@ -136,10 +136,22 @@ static int refuse_flag(const struct command *command, const char *word, size_t l
                     nearest ? "; the nearest is " : "", nearest ? nearest : "");
 }
 
+/* The flag that has already set the value of another one; NULL = none. */
+static const struct flag *set_before(const struct command *command, const bool *seen,
+                                     const struct flag *flag)
+{
+    for (int i = 0; i < command->n_flags; i++) {
+        if (seen[i] && command->flags[i].to == flag->to) {
+            return &command->flags[i];
+        }
+    }
+    return NULL;
+}
+
 static int parse(const struct command *command, int argc, char **argv, struct words *positional,
                  bool takes_program)
 {
-    /* a repeated flag with one value is refused, else the second would silently win */
+    /* a second value, even by another name, is refused, else it would silently win */
     bool seen[MOST_FLAGS] = {false};
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i];
@@ -173,9 +185,11 @@ static int parse(const struct command *command, int argc, char **argv, struct wo
             return cli_fail(command, CLI_REFUSED, "%s takes no value, got \"%s\"", flag->name,
                             equals + 1);
         }
-        const bool again = seen[flag - command->flags];
-        if (again && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {
-            return cli_fail(command, CLI_REFUSED, "%s is given twice", flag->name);
+        const struct flag *before = set_before(command, seen, flag);
+        if (before && flag->type != FLAG_LIST && flag->type != FLAG_BOOL) {
+            return cli_fail(command, CLI_REFUSED, "%s is given twice%s%s", flag->name,
+                            before == flag ? "" : ", first as ",
+                            before == flag ? "" : before->name);
         }
         seen[flag - command->flags] = true;
         const char *value = equals ? equals + 1 : NULL;
