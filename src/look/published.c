@@ -45,18 +45,15 @@ static const struct sw_accounting *accounting_of(const struct report *r, const s
                                  : run->group->accounting;
 }
 
-/* A run with the micro-batch and the chunks that were searched for an accounting whose plan is
- * ours. */
-static struct pub_run as_found(const struct pub_run *run, const struct pub_prediction *p)
+/* Takes the micro-batch and the chunks that were searched for an accounting whose plan is ours. */
+static void take_found(const struct pub_setup *theirs, const struct pub_prediction *p,
+                       struct pub_setup *ours)
 {
-    const struct pub_setup *s = &run->setup;
-    const int64_t cuts = sw_max_i64(1, s->tensor) * sw_max_i64(1, s->pipe);
-    struct pub_run found = *run;
-    if (s->global_batch > 0 && s->rows == 0) {
-        found.setup.micro_batch = (int64_t)(p->rows * (double)cuts + 0.5);
+    const int64_t cuts = sw_max_i64(1, theirs->tensor) * sw_max_i64(1, theirs->pipe);
+    if (theirs->global_batch > 0 && theirs->rows == 0) {
+        ours->micro_batch = (int64_t)(p->rows * (double)cuts + 0.5);
     }
-    found.setup.chunks = s->pipe > 1 ? p->chunks : s->chunks;
-    return found;
+    ours->chunks = theirs->pipe > 1 ? p->chunks : ours->chunks;
 }
 
 static void predict(const struct report *r, struct result *out)
@@ -76,9 +73,10 @@ static void predict(const struct report *r, struct result *out)
             continue;
         }
         const bool is_found = k == 1 && by[0] && by[0]->as_planned && !*out->why[0];
-        struct pub_run found = is_found ? as_found(run, &out->theirs) : *run;
-        if (k == 1 && !is_found) {
-            found.setup = run->ours;
+        struct pub_run found = *run;
+        found.setup = by[k] ? run->setup : run->ours;
+        if (is_found) {
+            take_found(&run->setup, &out->theirs, &found.setup);
         }
         if (sw_published_predict(&found, by[k], NULL, to[k]) < 0) {
             snprintf(out->why[k], sizeof out->why[k], "%s", sw_error_message());
@@ -258,7 +256,9 @@ static void print_details(const struct report *r, const struct result *one, stru
     if (by && r->wanted->ours) {
         print_prediction("ours", &one->ours, one->why[1], out);
     }
-    print_setup(&run->setup, &run->ours, out);
+    if (!by || r->wanted->ours) {
+        print_setup(&run->setup, &run->ours, out);
+    }
     print_fitted(one, out);
     if (one->theirs.assumed.len > 2) {
         sw_str_printf(out, "not published, and assumed: %.*s\n", (int)one->theirs.assumed.len - 2,

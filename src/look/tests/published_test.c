@@ -342,6 +342,36 @@ static void a_page_is_the_same_every_time(void **state)
     sw_text_free(texts[1]);
 }
 
+static double step_of(const char *accounting, const char *path)
+{
+    const struct sw_plan_published wanted = {
+        .id = "v100-512-zero-infinity-5T", .accounting = accounting, .ours = true, .json = true};
+    struct sw_json_doc *doc = NULL;
+    char *text = NULL;
+    bool missed;
+    if (sw_plan_published_text(&wanted, &missed, &text) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_json_parse("page", text, strlen(text), SW_JSON_STRICT, &doc), SW_OK);
+    const struct sw_json *run = sw_json_get(sw_json_root(doc), "runs")->first;
+    const struct sw_json *seconds = sw_json_path(run, path);
+    assert_non_null(seconds);
+    const double step = seconds->number;
+    sw_json_close(doc);
+    sw_text_free(text);
+    return step;
+}
+
+/* A run with settings of our own has these wherever our accounting is asked for. */
+static void our_accounting_has_our_settings(void **state)
+{
+    (void)state;
+    const double ours = step_of(NULL, "ours.step_seconds");
+    assert_true(ours > 0);
+    assert_true(step_of("ours", "predicted.step_seconds") == ours);
+    assert_true(step_of("megatron-2021", "ours.step_seconds") == ours);
+}
+
 /* ---- all of them ---- */
 
 static void sum_errors(const struct pub_file *file, const char *group, const struct pub_fitted *as,
@@ -491,6 +521,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(chunks_divide_the_bubble),
     cmocka_unit_test(what_is_not_published_is_searched),
     cmocka_unit_test(a_page_is_the_same_every_time),
+    cmocka_unit_test(our_accounting_has_our_settings),
     cmocka_unit_test(groups_are_met_by_the_best_fit),
     cmocka_unit_test(the_bytes_that_others_count_give_their_capacities),
     cmocka_unit_test(our_plan_holds_what_others_held),
