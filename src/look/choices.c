@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "json/json.h"
+
 enum { CHUNKS_OF = 100 }; /* a value of the schedule: its number, and its chunks times this */
 
 /* By the planner's measure of its work: about a minute of a processor. */
@@ -387,16 +389,22 @@ static int list_meshes(const struct choices *c, const struct sw_parallel_config 
     return n;
 }
 
-/* The batch of the configuration, on all ranks that its own mesh leaves to the data axis. */
+/* The batch of the configuration, on all ranks that its own mesh leaves to the data axis. A given
+ * one needs no ranks: each mesh must divide it. */
 static sw_status take_batch(struct sw_config *config, struct choices *c)
 {
     const struct sw_parallel_config *p = &config->parallel;
+    const struct sw_json *given = sw_config_value(config, "train_batch_size");
     const int64_t cut = c->is_kept[CHOICE_MESH] ? p->pipe * p->tensor * p->context : 1;
     if (c->ranks % cut != 0) {
         return SW_FAIL(SW_E_CONFIG,
                        "spillway.mesh: pipe x tensor x context is %lld, which does not divide %d "
                        "ranks",
                        (long long)cut, c->ranks);
+    }
+    if (is_given(config, "train_batch_size") && given->type == SW_JSON_INT && given->integer > 0) {
+        c->samples = given->integer;
+        return SW_OK;
     }
     SW_TRY(sw_config_resolve(config, (int)(c->ranks / cut), 0));
     c->samples = config->batch.train_batch_size;

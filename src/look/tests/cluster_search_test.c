@@ -140,10 +140,29 @@ static void a_search_without_a_plan_names_the_nearest(void **state)
     assert_non_null(strstr(sw_error_message(), "does not divide 8 ranks"));
 }
 
+/* A batch that only a part of the ranks divides is that of meshes with a smaller data axis. */
+static void a_given_batch_needs_no_ranks(void **state)
+{
+    (void)state;
+    sw_status st;
+    const char *sets[] = {"train_batch_size=12", "zero_optimization.stage=1",
+                          "spillway.recompute=none"};
+    char *text = search(sets, 3, &st);
+    struct sw_json_doc *doc = parse(text);
+    assert_true(number(sw_json_root(doc), "samples") == 12);
+    for (const struct sw_json *one = list(doc, "best"); one; one = one->next) {
+        assert_non_null(sw_json_path(one, "choices.mesh"));
+        assert_null(strstr(sw_json_path(one, "choices.mesh")->string, "data 8"));
+    }
+    sw_json_close(doc);
+    sw_text_free(text);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_best_plan_has_the_time_that_is_printed),
     cmocka_unit_test(others_lose_by_time_or_bytes),
     cmocka_unit_test(a_search_without_a_plan_names_the_nearest),
+    cmocka_unit_test(a_given_batch_needs_no_ranks),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
