@@ -51,6 +51,7 @@ struct pub_setup {
     bool sequence_parallel, vertical, next_forward, in_backward;
 };
 struct pub_run {
+    const char *file; /* name without folders, for messages */
     const char *id, *cluster, *says, *reading, *source, *note;
     const struct pub_group *group;
     int64_t devices, nodes;
@@ -126,7 +127,8 @@ struct pub_prediction {
  * accounting   NULL = ours, which is the only one that has pipelines
  * as           instead of the group's fitted numbers; NULL = these
  *
- * SW_E_UNSUP   the run has something that is not simulated; the message names it
+ * SW_E_UNSUP   the run has something that is not simulated; names key and line
+ * SW_E_CONFIG  its cluster is smaller than the run: names key and line
  */
 sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
                                const struct pub_fitted *as, struct pub_prediction *out);

@@ -2,6 +2,7 @@
 // Plans and walks a published run on its cluster. What the run does not say is assumed by fixed
 // rules, and said.
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "look/private.h"
@@ -12,6 +13,11 @@ enum { HEAD = 128, WIDTH_STEP = 1024, TOKENS = 1024, VOCAB = 51200 };
 static bool is(const char *text, const char *word)
 {
     return text && strcmp(text, word) == 0;
+}
+
+static sw_status refuse(const struct pub_run *run, const char *key, const char *what)
+{
+    return SW_FAIL(SW_E_UNSUP, "%s:%d: %s: %s: %s", run->file, run->line, key, run->id, what);
 }
 
 /* ---- what is not published ---- */
@@ -91,18 +97,19 @@ static bool recomputes(const struct pub_run *run)
 static sw_status check(const struct pub_run *run, const struct sw_accounting *accounting)
 {
     if (run->setup.sequence_parallel) {
-        return SW_FAIL(SW_E_UNSUP, "%s: a sequence parallel region is not simulated yet", run->id);
+        return refuse(run, "setup.sequence_parallel",
+                      "a sequence parallel region is not simulated yet");
     }
     if (run->setup.pipe > 1 && accounting && !accounting->as_planned) {
-        return SW_FAIL(SW_E_UNSUP,
-                       "%s: the accounting %s has no pipelines; wanted ours, or one with "
-                       "\"as_planned\"",
-                       run->id, accounting->name);
+        char what[160];
+        snprintf(what, sizeof what,
+                 "the accounting %.60s has no pipelines; wanted ours, or one with \"as_planned\"",
+                 accounting->name);
+        return refuse(run, "setup.pipe", what);
     }
-    if (run->model.parameters <= 0 && run->model.layers == 0) {
-        return SW_FAIL(SW_E_UNSUP, "%s: the model is not published", run->id);
-    }
-    return SW_OK;
+    return run->model.parameters > 0 || run->model.layers > 0
+               ? SW_OK
+               : refuse(run, "model", "the model is not published");
 }
 
 double sw_published_parameters(const struct pub_model *m)
@@ -249,9 +256,13 @@ static sw_status ask(const struct pub_run *run, const struct pub_prediction *p, 
     struct sw_cluster *c = NULL;
     *a = (struct asked){0};
     SW_TRY(sw_cluster_open(run->cluster, &c));
+    const sw_status st = sw_cluster_check_size(c, run->nodes, run->devices);
     fit_drives(run, c);
     write_config(run, p, c, budgets, &a->config);
     sw_cluster_close(c);
+    if (st < 0) {
+        return sw_fail_prefix(st, "%s:%d: devices: %s", run->file, run->line, run->id);
+    }
     write_model(&p->model, &a->model);
     sw_str_printf(&a->device, "sim:%s", run->cluster);
     a->options = (struct sw_engine_options){.config.text = a->config.ptr,
@@ -433,7 +444,7 @@ sw_status sw_published_predict(const struct pub_run *run, const struct sw_accoun
     SW_TRY(check(run, accounting));
     out->model = assume_model(run, &out->assumed);
     if (!find_batch(run, fitted, out, &micro_batch)) {
-        return SW_FAIL(SW_E_UNSUP, "%s: the batch is not published", run->id);
+        return refuse(run, "setup.rows", "the batch is not published");
     }
     if (!run->setup.recompute && recomputes(run)) {
         sw_str_puts(&out->assumed, "all blocks are recomputed; ");
@@ -478,7 +489,7 @@ static sw_status assume(const struct pub_run *run, struct pub_prediction *p)
     p->model = assume_model(run, &p->assumed);
     return find_batch(run, &(struct pub_fitted){0}, p, &is_open)
                ? SW_OK
-               : SW_FAIL(SW_E_UNSUP, "%s: the batch is not published", run->id);
+               : refuse(run, "setup.rows", "the batch is not published");
 }
 
 sw_status sw_published_fits(const struct pub_run *run, struct pub_prediction *out)

@@ -8,7 +8,7 @@
 
 #include "json/json.h"
 
-enum row_type { TEXT, WHOLE, NUMBER, FLAG, OTHER };
+enum row_type { TEXT, WHOLE, COUNT, NUMBER, FLAG, OTHER };
 struct row {
     const char *key;
     enum row_type type;
@@ -23,6 +23,13 @@ static sw_status refuse(const struct pub_file *f, int line, const char *key, con
 {
     return SW_FAIL(SW_E_CONFIG, "%s:%d: %s: wanted %s, got %.80s", f->path, line, key, wanted,
                    found);
+}
+
+/* The file's name without its folders: what is printed is the same on every machine. */
+static const char *name_of(const struct pub_file *f)
+{
+    const char *slash = strrchr(f->path, '/');
+    return slash ? slash + 1 : f->path;
 }
 
 static sw_status check_key(const struct pub_file *f, const struct sw_json *child,
@@ -55,6 +62,11 @@ static sw_status take_value(const struct pub_file *f, const struct row *row,
         break;
     case WHOLE:
         wanted = value->type == SW_JSON_INT && value->integer >= 0 ? NULL : "a whole number";
+        *(int64_t *)at = value->integer;
+        break;
+    case COUNT:
+        wanted =
+            value->type == SW_JSON_INT && value->integer >= 1 ? NULL : "a whole number above 0";
         *(int64_t *)at = value->integer;
         break;
     case NUMBER:
@@ -316,8 +328,8 @@ static sw_status take_run(const struct pub_file *f, const struct sw_json *object
         {"id", TEXT, offsetof(struct pub_run, id), true},
         {"group", OTHER, 0, true},
         {"cluster", TEXT, offsetof(struct pub_run, cluster), true},
-        {"devices", WHOLE, offsetof(struct pub_run, devices), true},
-        {"nodes", WHOLE, offsetof(struct pub_run, nodes), true},
+        {"devices", COUNT, offsetof(struct pub_run, devices), true},
+        {"nodes", COUNT, offsetof(struct pub_run, nodes), true},
         {"model", OTHER, 0, true},
         {"setup", OTHER, 0, true},
         {"ours", OTHER, 0, false},
@@ -330,6 +342,7 @@ static sw_status take_run(const struct pub_file *f, const struct sw_json *object
         {"source", TEXT, offsetof(struct pub_run, source), true},
         {"note", TEXT, offsetof(struct pub_run, note), false}};
     out->tolerance = 0.05;
+    out->file = name_of(f);
     out->line = object->line;
     SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
     SW_TRY(take_words(f, object, out));
@@ -388,11 +401,13 @@ static sw_status take_plan(const struct pub_file *f, const struct sw_json *objec
     if (!out->plan.cluster) {
         return SW_OK;
     }
-    if (!model || !setup || out->plan.devices < 1) {
-        return SW_FAIL(SW_E_CONFIG, "%s:%d: a cluster needs model, setup and devices", f->path,
-                       object->line);
+    if (!model || !setup || out->plan.devices == 0 || out->plan.nodes == 0) {
+        return SW_FAIL(SW_E_CONFIG, "%s:%d: a cluster needs model, setup, devices and nodes",
+                       f->path, object->line);
     }
     out->plan.id = out->id;
+    out->plan.file = name_of(f);
+    out->plan.line = object->line;
     SW_TRY(take_model(f, model, &out->plan.model));
     return take_setup(f, setup, &out->plan.setup);
 }
@@ -409,8 +424,8 @@ static sw_status take_capacity(const struct pub_file *f, const struct sw_json *o
         {"tolerance", NUMBER, offsetof(struct pub_capacity, tolerance), false},
         {"by", OTHER, 0, false},
         {"cluster", TEXT, offsetof(struct pub_capacity, plan.cluster), false},
-        {"devices", WHOLE, offsetof(struct pub_capacity, plan.devices), false},
-        {"nodes", WHOLE, offsetof(struct pub_capacity, plan.nodes), false},
+        {"devices", COUNT, offsetof(struct pub_capacity, plan.devices), false},
+        {"nodes", COUNT, offsetof(struct pub_capacity, plan.nodes), false},
         {"model", OTHER, 0, false},
         {"setup", OTHER, 0, false},
         {"most", FLAG, offsetof(struct pub_capacity, most), false},

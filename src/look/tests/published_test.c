@@ -251,10 +251,29 @@ static void what_is_not_published_is_assumed_or_refused(void **state)
     assert_int_equal(sw_published_predict(run, NULL, NULL, &p), SW_E_UNSUP);
     assert_non_null(strstr(sw_error_message(), "a sequence parallel region is not simulated yet"));
     sw_str_fini(&p.assumed);
+    assert_non_null(strstr(sw_error_message(), "published.json:"));
+    assert_non_null(strstr(sw_error_message(), ": setup.sequence_parallel: megatron-sp-175B: "));
     run = find(file, "megatron-3d-174.6B-384");
     assert_int_equal(sw_published_predict(run, run->group->accounting, NULL, &p), SW_E_UNSUP);
     assert_non_null(strstr(sw_error_message(), "the accounting zero-3-2022 has no pipelines"));
     sw_str_fini(&p.assumed);
+    sw_published_close(file);
+}
+
+static void a_run_that_is_larger_than_its_cluster_is_refused(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    struct pub_run run = *find(file, "mi100-1-nvme1-120B");
+    struct pub_prediction p;
+    run.devices = 9;
+    const struct sw_accounting *each[] = {run.group->accounting, NULL};
+    for (size_t i = 0; i < SW_LEN(each); i++) {
+        assert_int_equal(sw_published_predict(&run, each[i], NULL, &p), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), ": devices: mi100-1-nvme1-120B: "));
+        assert_non_null(strstr(sw_error_message(), "wanted 9 ranks on 1 node, but"));
+        sw_str_fini(&p.assumed);
+    }
     sw_published_close(file);
 }
 
@@ -491,7 +510,7 @@ static void a_capacity_is_refused_by_key_and_line(void **state)
         {"\"by\": {\"rule\": \"room\"}", "p.json:3: rule: wanted \"states\", \"space\""},
         {"\"by\": {\"rule\": \"space\", \"gb\": 3}", "p.json:3: by: wanted the numbers that"},
         {"\"by\": {\"rule\": \"layer\", \"hiden\": 3}", "p.json:3: unknown key \"hiden\""},
-        {"\"cluster\": \"dgx2-v100\"", "p.json:3: a cluster needs model, setup and devices"},
+        {"\"cluster\": \"dgx2-v100\"", "p.json:3: a cluster needs model, setup, devices and nodes"},
         {"\"most\": true", "p.json:3: by: what judges it is missing"}};
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         struct sw_str text = {0};
@@ -518,6 +537,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(runs_are_met),
     cmocka_unit_test(bytes_of_an_accounting_pass_the_drives),
     cmocka_unit_test(what_is_not_published_is_assumed_or_refused),
+    cmocka_unit_test(a_run_that_is_larger_than_its_cluster_is_refused),
     cmocka_unit_test(chunks_divide_the_bubble),
     cmocka_unit_test(what_is_not_published_is_searched),
     cmocka_unit_test(a_page_is_the_same_every_time),
