@@ -195,8 +195,8 @@ SW_API sw_status sw_plan_search_text(const struct sw_engine_options *options,
 /*
  * sw_plan_largest_text - the most layers of a model with which its plan fits a cluster.
  *
- * The width and all else stay. Layers are doubled until a budget refuses them, then bisected; the
- * work of planning ends that, and then more may fit.
+ * The width and all else stay. Layers are doubled until they are refused, by a budget or otherwise,
+ * then bisected; the work of planning ends that, and then more may fit.
  *
  * options      as for sw_plan_cluster_text; the model is a path or a preset
  * cluster      a size that sw_plan_cluster_size has filled in

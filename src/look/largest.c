@@ -23,11 +23,13 @@ struct state {
         int64_t layers, parameters;
         size_t bytes[SW_TIER_COUNT], there[SW_TIER_COUNT]; /* of the rank that takes most */
     } best;
-    struct lack { /* the fewest layers that do not fit; 0 = none */
+    struct lack { /* the fewest layers that do not fit, though fewer may; 0 = none */
         int64_t layers;
-        size_t missing;
+        size_t missing; /* 0 = they have no plan for another reason */
         enum sw_tier tier;
     } least;
+    int64_t too_few;   /* layers that have no plan, as they are too few for the stages; 0 = none */
+    char refused[256]; /* why the last of these have no plan */
 };
 
 /* ---- the model ---- */
@@ -92,7 +94,29 @@ static void take(struct state *s, const struct sw_lineup *lineup, int64_t layers
     }
 }
 
-static sw_status try_layers(struct state *s, int64_t layers, bool *fits)
+/* Notes why there is no plan. It fails if no number of layers would change that. */
+static sw_status note(struct state *s, int64_t layers, const struct sw_plan_refusal *refusal,
+                      sw_status st)
+{
+    const bool lacks = st == SW_E_NOMEM && refusal->missing > 0;
+    const bool is_first = s->best.layers == 0 && s->least.layers == 0;
+    s->planned += refusal->n_instrs;
+    if (!lacks && (is_first || (st != SW_E_CONFIG && st != SW_E_UNSUP && st != SW_E_ARG))) {
+        return st;
+    }
+    if (!lacks) {
+        snprintf(s->refused, sizeof s->refused, "%.*s", (int)strcspn(sw_error_message(), "\n"),
+                 sw_error_message());
+    }
+    if (lacks || s->best.layers > 0) {
+        s->least = (struct lack){layers, lacks ? refusal->missing : 0, refusal->tier};
+    } else {
+        s->too_few = layers;
+    }
+    return SW_OK;
+}
+
+static sw_status try_layers(struct state *s, int64_t layers)
 {
     struct sw_engine_options o = *s->options;
     struct sw_plan_refusal refusal = {.missing = 0};
@@ -102,15 +126,12 @@ static sw_status try_layers(struct state *s, int64_t layers, bool *fits)
     o.model.path = model.ptr;
     st = st < 0 ? st : sw_lineup_try(&o, s->ranks, &refusal, &lineup);
     sw_str_fini(&model);
-    *fits = st >= 0;
     if (st >= 0) {
         take(s, &lineup, layers);
         sw_lineup_close(&lineup);
         return SW_OK;
     }
-    s->planned += refusal.n_instrs;
-    s->least = (struct lack){layers, refusal.missing, refusal.tier};
-    return st == SW_E_NOMEM && refusal.missing > 0 ? SW_OK : st;
+    return note(s, layers, &refusal, st);
 }
 
 static bool may_go_on(struct state *s)
@@ -119,18 +140,19 @@ static bool may_go_on(struct state *s)
     return !s->is_cut;
 }
 
-/* Doubles the layers until they do not fit, then bisects. */
+/* Doubles the layers until they do not fit, then bisects: those below are fewer than a pipeline has
+ * stages, or fit. */
 static sw_status find(struct state *s, int64_t from)
 {
-    bool fits = false;
-    for (int64_t n = from; n >= 1 && !fits; n /= 2) {
-        SW_TRY(try_layers(s, n, &fits));
+    SW_TRY(try_layers(s, from));
+    while (s->best.layers == 0 && s->least.layers - s->too_few > 1) {
+        SW_TRY(try_layers(s, s->too_few + (s->least.layers - s->too_few) / 2));
     }
     while (s->best.layers > 0 && s->best.layers < MOST && s->least.layers == 0 && may_go_on(s)) {
-        SW_TRY(try_layers(s, sw_min_i64(2 * s->best.layers, MOST), &fits));
+        SW_TRY(try_layers(s, sw_min_i64(2 * s->best.layers, MOST)));
     }
     while (s->best.layers > 0 && s->least.layers - s->best.layers > 1 && may_go_on(s)) {
-        SW_TRY(try_layers(s, s->best.layers + (s->least.layers - s->best.layers) / 2, &fits));
+        SW_TRY(try_layers(s, s->best.layers + (s->least.layers - s->best.layers) / 2));
     }
     return SW_OK;
 }
@@ -139,16 +161,19 @@ static sw_status find(struct state *s, int64_t from)
 
 static void print_text(const struct state *s, const struct sw_cluster *c, struct sw_str *out)
 {
+    const struct lack *least = &s->least;
     char bytes[32];
     sw_str_printf(out, "on %s: %s%lld layers fit on %d ranks, %lld parameters (%.4g billion)\n",
                   c->name, s->is_cut ? "at least " : "", (long long)s->best.layers, s->ranks,
                   (long long)s->best.parameters, (double)s->best.parameters / 1e9);
     sw_look_print_tiers(s->best.bytes, s->best.there, out);
-    if (s->least.layers > 0) {
+    if (least->missing > 0) {
         sw_str_printf(out, "%lld layers lack %zu bytes (%s) of %s memory\n",
-                      (long long)s->least.layers, s->least.missing,
-                      sw_format_bytes(bytes, sizeof bytes, (double)s->least.missing),
-                      sw_tier_name(s->least.tier));
+                      (long long)least->layers, least->missing,
+                      sw_format_bytes(bytes, sizeof bytes, (double)least->missing),
+                      sw_tier_name(least->tier));
+    } else if (least->layers > 0) {
+        sw_str_printf(out, "%lld layers are refused: %s\n", (long long)least->layers, s->refused);
     }
     if (s->is_cut) {
         sw_str_puts(out, "others were not tried, as planning them takes long\n");
@@ -164,9 +189,13 @@ static void print_json(const struct state *s, const struct sw_cluster *c, struct
                   s->ranks, (long long)s->best.layers, (long long)s->best.parameters,
                   s->is_cut ? "false" : "true");
     sw_look_put_tiers(s->best.bytes, s->best.there, out);
-    if (s->least.layers > 0) {
+    if (s->least.missing > 0) {
         sw_str_printf(out, ",\"next\":{\"layers\":%lld,\"missing_bytes\":%zu,\"tier\":\"%s\"}",
                       (long long)s->least.layers, s->least.missing, sw_tier_name(s->least.tier));
+    } else if (s->least.layers > 0) {
+        sw_str_printf(out, ",\"next\":{\"layers\":%lld", (long long)s->least.layers);
+        sw_look_put_text(",\"refused\":", s->refused, out);
+        sw_str_putc(out, '}');
     }
     sw_str_puts(out, "}\n");
 }
@@ -177,10 +206,11 @@ static sw_status refuse(const struct state *s)
 {
     return SW_FAIL(SW_E_NOMEM,
                    "not even %lld layer%s fit%s on %d ranks: %zu bytes of %s memory "
-                   "are missing",
+                   "are missing%s%s",
                    (long long)s->least.layers, s->least.layers == 1 ? "" : "s",
                    s->least.layers == 1 ? "s" : "", s->ranks, s->least.missing,
-                   sw_tier_name(s->least.tier));
+                   sw_tier_name(s->least.tier), s->too_few > 0 ? "; fewer are refused: " : "",
+                   s->too_few > 0 ? s->refused : "");
 }
 
 /* Fills in the best and the least of s. */

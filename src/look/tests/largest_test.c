@@ -108,6 +108,33 @@ static void so_many_layers_fit_and_one_more_does_not(void **state)
     }
 }
 
+/* Six layers have no room, and three are fewer than the four stages: four or five fit. */
+static void fewer_layers_than_stages_end_no_search(void **state)
+{
+    (void)state;
+    static const char model[] =
+        "{\"model_type\":\"gpt2\",\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":6,"
+        "\"n_embd\":64,\"n_head\":4,\"n_positions\":64,\"vocab_size\":256}";
+    const struct sw_plan_cluster on = {.name = "h100-node", .nodes = 1, .ranks = 4};
+    bool is_between = false, is_none = false;
+    for (int kib = 33 << 10; kib < 35 << 10; kib += 256) {
+        char memory[64], *text = NULL;
+        snprintf(memory, sizeof memory, "spillway.device_memory=%dK", kib);
+        const char *sets[] = {"spillway.mesh.pipe=4", memory};
+        struct sw_engine_options o = options_of(sets, model);
+        o.config.n_sets = 2;
+        const sw_status st = sw_plan_largest_text(&o, &on, &text);
+        is_between |= st >= 0 && (strstr(text, ": 4 layers fit") || strstr(text, ": 5 layers fit"));
+        is_none |= st == SW_E_NOMEM && strstr(sw_error_message(), "not even 4 layers fit") &&
+                   strstr(sw_error_message(), "fewer are refused: ");
+        if (st < 0 && st != SW_E_NOMEM) {
+            fail_msg("%s: %s", memory, sw_error_message());
+        }
+        sw_text_free(text);
+    }
+    assert_true(is_between && is_none);
+}
+
 static void what_has_no_plan_is_refused(void **state)
 {
     (void)state;
@@ -122,6 +149,7 @@ static void what_has_no_plan_is_refused(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(so_many_layers_fit_and_one_more_does_not),
     cmocka_unit_test(stages_count_each_parameter_once),
+    cmocka_unit_test(fewer_layers_than_stages_end_no_search),
     cmocka_unit_test(what_has_no_plan_is_refused),
 };
 
