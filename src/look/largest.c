@@ -12,11 +12,15 @@
 static const int64_t MOST_INSTRS = INT64_C(48) << 18;
 enum { MOST = SW_MODEL_MOST_LAYERS };
 
+/* Lists of one item a layer. */
+static const char *const per_layer[] = {"layer_types", "no_rope_layers"};
+
 struct state {
     const struct sw_engine_options *options;
     int ranks;
-    struct sw_json_doc *doc; /* config.json */
-    struct sw_model_key key; /* of the layers */
+    struct sw_json_doc *doc;                        /* config.json */
+    struct sw_model_key key;                        /* of the layers */
+    const struct sw_json *items[SW_LEN(per_layer)]; /* the model's own; NULL = there is no list */
     int64_t planned;
     bool is_cut; /* more layers may fit, and planning them takes long */
     struct fit { /* the most layers that fit; 0 = none */
@@ -60,7 +64,28 @@ static sw_status find_key(struct state *s, int64_t *layers)
     *layers = model->layers;
     sw_model_close(model);
     s->key = family->sizes[SW_SIZE_LAYERS];
+    for (size_t k = 0; k < SW_LEN(per_layer); k++) {
+        const struct sw_json *list = sw_json_get(sw_json_root(s->doc), per_layer[k]);
+        s->items[k] = list ? list->first : NULL;
+    }
     return SW_OK;
+}
+
+/* Writes as many items as layers, which are those of the model again and again. False: out of
+ * memory */
+static bool put_items(const struct state *s, int k, int64_t layers)
+{
+    const struct sw_json *item = s->items[k];
+    if (!item) {
+        return true;
+    }
+    struct sw_json *list = sw_json_put(s->doc, sw_json_root(s->doc), per_layer[k], SW_JSON_ARRAY);
+    bool good = list != NULL;
+    for (int64_t i = 0; i < layers && good; i++) {
+        good = sw_json_put_copy(s->doc, list, NULL, item) != NULL;
+        item = item->next ? item->next : s->items[k];
+    }
+    return good;
 }
 
 static sw_status write_model(const struct state *s, int64_t layers, struct sw_str *out)
@@ -68,7 +93,11 @@ static sw_status write_model(const struct state *s, int64_t layers, struct sw_st
     struct sw_json *root = sw_json_root(s->doc);
     const struct sw_json *older = s->key.alias ? sw_json_get(root, s->key.alias) : NULL;
     const char *key = older ? s->key.alias : s->key.key;
-    if (!sw_json_put_i64(s->doc, root, key, layers)) {
+    bool good = sw_json_put_i64(s->doc, root, key, layers) != NULL;
+    for (int k = 0; k < (int)SW_LEN(per_layer); k++) {
+        good = good && put_items(s, k, layers);
+    }
+    if (!good) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for a model");
     }
     sw_json_write(root, 0, out);

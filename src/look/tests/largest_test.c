@@ -135,6 +135,39 @@ static void fewer_layers_than_stages_end_no_search(void **state)
     assert_true(is_between && is_none);
 }
 
+/* Lists of one item a layer grow and shrink with the layers. */
+static void lists_of_layers_follow(void **state)
+{
+    (void)state;
+    static const int layers[] = {2, 64};
+    int64_t found[2];
+    for (int i = 0; i < 2; i++) {
+        struct sw_json_doc *doc = NULL;
+        struct sw_str model = {0};
+        sw_str_printf(&model,
+                      "{\"model_type\":\"smollm3\",\"architectures\":[\"SmolLM3ForCausalLM\"],"
+                      "\"hidden_size\":64,\"intermediate_size\":128,\"num_hidden_layers\":%d,"
+                      "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"vocab_size\":256,"
+                      "\"max_position_embeddings\":64",
+                      layers[i]);
+        for (int k = 0; k < layers[i]; k++) {
+            sw_str_printf(&model, "%s\"full_attention\"", k > 0 ? "," : ",\"layer_types\":[");
+        }
+        for (int k = 0; k < layers[i]; k++) {
+            sw_str_printf(&model, "%s%d", k > 0 ? "," : "],\"no_rope_layers\":[", k % 2);
+        }
+        sw_str_puts(&model, "]}");
+        if (largest(&MEMORY[0], sw_str_text(&model), &doc) < 0) {
+            fail_msg("%d layers: %s", layers[i], sw_error_message());
+        }
+        found[i] = integer(doc, "layers");
+        sw_json_close(doc);
+        sw_str_fini(&model);
+    }
+    assert_true(found[0] > 2 && found[0] < 64);
+    assert_int_equal(found[0], found[1]);
+}
+
 static void what_has_no_plan_is_refused(void **state)
 {
     (void)state;
@@ -150,6 +183,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(so_many_layers_fit_and_one_more_does_not),
     cmocka_unit_test(stages_count_each_parameter_once),
     cmocka_unit_test(fewer_layers_than_stages_end_no_search),
+    cmocka_unit_test(lists_of_layers_follow),
     cmocka_unit_test(what_has_no_plan_is_refused),
 };
 
