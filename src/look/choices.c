@@ -3,6 +3,7 @@
 // edits of the configuration that make a plan of them, and its verdict.
 #include "look/choices.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,9 +61,10 @@ static const struct sw_mesh *mesh_of(const struct choices *c, const struct sw_ch
     return &c->meshes[choice->at[CHOICE_MESH]];
 }
 
+/* Ranks with different micro-batches. */
 static int data_of(const struct choices *c, const struct sw_choice *choice)
 {
-    return sw_mesh_size(mesh_of(c, choice), 1U << SW_AXIS_DATA);
+    return sw_mesh_size(mesh_of(c, choice), SW_BATCH_AXES);
 }
 
 static int pipe_of(const struct choices *c, const struct sw_choice *choice)
@@ -236,10 +238,15 @@ int sw_choice_edits(const struct choices *c, const struct sw_choice *choice,
     const int64_t chunks = value_of(c, choice, CHOICE_SCHEDULE) / CHUNKS_OF;
     int n = 0;
     if (!c->is_kept[CHOICE_MESH]) {
+        const int expert = sw_mesh_size(mesh, 1U << SW_AXIS_EXPERT);
+        char more[32] = "";
+        if (expert > 1) {
+            snprintf(more, sizeof more, ",\"expert\":%d", expert);
+        }
         snprintf(edits[n++], CHOICE_EDIT,
-                 "spillway.mesh={\"pipe\":%d,\"tensor\":%d,\"context\":%d}",
+                 "spillway.mesh={\"pipe\":%d,\"tensor\":%d,\"context\":%d%s}",
                  sw_mesh_size(mesh, 1U << SW_AXIS_PIPE), sw_mesh_size(mesh, 1U << SW_AXIS_TENSOR),
-                 sw_mesh_size(mesh, 1U << SW_AXIS_CONTEXT));
+                 sw_mesh_size(mesh, 1U << SW_AXIS_CONTEXT), more);
     }
     snprintf(edits[n++], CHOICE_EDIT, "train_batch_size=%lld", (long long)c->samples);
     snprintf(edits[n++], CHOICE_EDIT, "train_micro_batch_size_per_gpu=%lld", (long long)each);
@@ -361,26 +368,31 @@ static void take_families(const struct sw_config *config, struct choices *c)
     }
 }
 
-/* Ranks that share sums are on one node. Meshes without the context axis come first. */
-static int list_meshes(const struct choices *c, const struct sw_parallel_config *kept,
+/* Ranks that share sums are on one node. Meshes without the context axis come first. The expert
+ * axis is that of the configuration. */
+static int list_meshes(const struct choices *c, const struct sw_parallel_config *p,
                        struct sw_mesh *out)
 {
-    const int node = (int)c->cluster->node.devices.value;
+    const int64_t node = (int64_t)c->cluster->node.devices.value;
     int n = 0;
-    for (int context = 1; context <= node; context++) {
-        for (int tensor = 1; tensor * context <= node; tensor++) {
-            for (int pipe = 1; pipe <= c->ranks / (tensor * context); pipe++) {
-                const int cut = pipe * tensor * context;
-                const bool is_asked = !kept || (kept->pipe == pipe && kept->tensor == tensor &&
-                                                kept->context == context);
-                if (c->ranks % cut != 0 || !is_asked || c->samples % (c->ranks / cut) != 0) {
+    for (int64_t context = 1; context <= node; context++) {
+        for (int64_t tensor = 1; tensor * context <= node; tensor++) {
+            const int64_t whole = tensor * context * p->expert;
+            for (int64_t pipe = 1; pipe <= c->ranks / whole; pipe++) {
+                const int64_t data = c->ranks / (pipe * whole);
+                const bool is_asked =
+                    !c->is_kept[CHOICE_MESH] ||
+                    (p->pipe == pipe && p->tensor == tensor && p->context == context);
+                if (c->ranks % (pipe * whole) != 0 || !is_asked ||
+                    c->samples % (data * p->expert) != 0) {
                     continue;
                 }
                 if (out) {
-                    out[n] = (struct sw_mesh){.size = {[SW_AXIS_PIPE] = pipe,
-                                                       [SW_AXIS_DATA] = c->ranks / cut,
-                                                       [SW_AXIS_CONTEXT] = context,
-                                                       [SW_AXIS_TENSOR] = tensor}};
+                    out[n] = (struct sw_mesh){.size = {[SW_AXIS_PIPE] = (int)pipe,
+                                                       [SW_AXIS_DATA] = (int)data,
+                                                       [SW_AXIS_EXPERT] = (int)p->expert,
+                                                       [SW_AXIS_CONTEXT] = (int)context,
+                                                       [SW_AXIS_TENSOR] = (int)tensor}};
                 }
                 n++;
             }
@@ -395,12 +407,13 @@ static sw_status take_batch(struct sw_config *config, struct choices *c)
 {
     const struct sw_parallel_config *p = &config->parallel;
     const struct sw_json *given = sw_config_value(config, "train_batch_size");
-    const int64_t cut = c->is_kept[CHOICE_MESH] ? p->pipe * p->tensor * p->context : 1;
-    if (c->ranks % cut != 0) {
+    const double cut =
+        c->is_kept[CHOICE_MESH] ? (double)p->pipe * (double)p->tensor * (double)p->context : 1;
+    if (fmod(c->ranks, cut * (double)p->expert) != 0) {
         return SW_FAIL(SW_E_CONFIG,
-                       "spillway.mesh: pipe x tensor x context is %lld, which does not divide %d "
-                       "ranks",
-                       (long long)cut, c->ranks);
+                       "spillway.mesh: pipe x expert x tensor x context is %.0f, which does not "
+                       "divide %d ranks",
+                       cut * (double)p->expert, c->ranks);
     }
     if (is_given(config, "train_batch_size") && given->type == SW_JSON_INT && given->integer > 0) {
         c->samples = given->integer;
@@ -413,8 +426,15 @@ static sw_status take_batch(struct sw_config *config, struct choices *c)
 
 static sw_status take_meshes(const struct sw_config *config, struct choices *c)
 {
-    const struct sw_parallel_config *kept = c->is_kept[CHOICE_MESH] ? &config->parallel : NULL;
-    const int n = list_meshes(c, kept, NULL);
+    const struct sw_parallel_config *p = &config->parallel;
+    const bool is_kept = c->is_kept[CHOICE_MESH];
+    if (is_kept && (double)p->tensor * (double)p->context > c->cluster->node.devices.value) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "spillway.mesh: tensor x context is %lld, but a node has %.0f devices; a "
+                       "search spreads neither over several nodes",
+                       (long long)(p->tensor * p->context), c->cluster->node.devices.value);
+    }
+    const int n = list_meshes(c, p, NULL);
     if (n == 0) {
         return SW_FAIL(SW_E_CONFIG,
                        "no mesh of %d ranks on nodes of %.0f devices divides steps of %lld samples",
@@ -422,7 +442,7 @@ static sw_status take_meshes(const struct sw_config *config, struct choices *c)
     }
     c->meshes = sw_alloc_zero("look", (size_t)n, sizeof *c->meshes);
     SW_TRY_ALLOC(c->meshes, "the meshes of a search");
-    c->space.n_values[CHOICE_MESH] = list_meshes(c, kept, c->meshes);
+    c->space.n_values[CHOICE_MESH] = list_meshes(c, p, c->meshes);
     return SW_OK;
 }
 
@@ -485,7 +505,8 @@ static sw_status fill(const struct sw_engine_options *options, struct choices *c
                                          given->n_sets, &config));
     take_families(config, c);
     for (size_t i = 0; i < SW_LEN(axes); i++) {
-        c->is_kept[CHOICE_MESH] |= is_given(config, axes[i]) && !config->parallel.is_auto;
+        c->is_kept[CHOICE_MESH] |=
+            sw_config_origin_of(config, axes[i]) != SW_CONFIG_DEFAULT && !config->parallel.is_auto;
     }
     sw_status st = take_batch(config, c);
     st = st < 0 ? st : take_meshes(config, c);

@@ -23,14 +23,20 @@ static struct sw_engine_options options_of(const char *const *sets, int n_sets)
         .plan.only = true};
 }
 
-static char *search(const char *const *sets, int n_sets, sw_status *st)
+static char *search_for(const char *model, const char *const *sets, int n_sets, sw_status *st)
 {
-    const struct sw_engine_options o = options_of(sets, n_sets);
+    struct sw_engine_options o = options_of(sets, n_sets);
+    o.model.path = model;
     const struct sw_plan_search wanted = {
         .cluster = "h100-node", .nodes = 1, .ranks = 8, .tokens = 1e9, .price = 2, .json = true};
     char *text = NULL;
     *st = sw_plan_search_text(&o, &wanted, &text);
     return text;
+}
+
+static char *search(const char *const *sets, int n_sets, sw_status *st)
+{
+    return search_for("gpt2-tiny", sets, n_sets, st);
 }
 
 static struct sw_json_doc *parse(char *text)
@@ -133,11 +139,15 @@ static void a_search_without_a_plan_names_the_nearest(void **state)
     assert_null(text);
     assert_int_equal(st, SW_E_NOMEM);
     assert_non_null(strstr(sw_error_message(), "the nearest one lacks"));
-    const char *uneven[] = {"spillway.mesh.tensor=3"};
+    const char *uneven[] = {"spillway.mesh.tensor=3"}, *wide = "spillway.mesh.tensor=16";
     text = search(uneven, 1, &st);
     assert_null(text);
     assert_int_equal(st, SW_E_CONFIG);
     assert_non_null(strstr(sw_error_message(), "does not divide 8 ranks"));
+    const struct sw_engine_options o = options_of(&wide, 1);
+    const struct sw_plan_search two_nodes = {.cluster = "h100-node", .nodes = 2, .ranks = 16};
+    assert_int_equal(sw_plan_search_text(&o, &two_nodes, &text), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "is 16, but a node has 8 devices"));
 }
 
 /* A batch that only a part of the ranks divides is that of meshes with a smaller data axis. */
@@ -158,11 +168,37 @@ static void a_given_batch_needs_no_ranks(void **state)
     sw_text_free(text);
 }
 
+static void experts_stay_divided_as_configured(void **state)
+{
+    (void)state;
+    static const char mixtral[] =
+        "{\"model_type\":\"mixtral\",\"vocab_size\":256,\"max_position_embeddings\":64,"
+        "\"hidden_size\":64,\"intermediate_size\":64,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"num_local_experts\":4,"
+        "\"num_experts_per_tok\":2}";
+    sw_status st;
+    const char *sets[] = {"spillway.mesh.expert=4", "zero_optimization.stage=1",
+                          "spillway.recompute=none", "spillway.schedule=horizontal"};
+    char *text = search_for(mixtral, sets, 4, &st);
+    struct sw_json_doc *doc = parse(text);
+    bool cuts = false;
+    for (const struct sw_json *one = list(doc, "best"); one; one = one->next) {
+        const char *mesh = sw_json_path(one, "choices.mesh")->string;
+        assert_non_null(strstr(mesh, "expert 4"));
+        assert_non_null(strstr(sw_json_get(one, "sets")->first->string, "\"expert\":4}"));
+        cuts |= strstr(mesh, "data 2") != NULL;
+    }
+    assert_true(cuts);
+    sw_json_close(doc);
+    sw_text_free(text);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_best_plan_has_the_time_that_is_printed),
     cmocka_unit_test(others_lose_by_time_or_bytes),
     cmocka_unit_test(a_search_without_a_plan_names_the_nearest),
     cmocka_unit_test(a_given_batch_needs_no_ranks),
+    cmocka_unit_test(experts_stay_divided_as_configured),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
