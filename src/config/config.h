@@ -398,6 +398,8 @@ void sw_config_warn(const struct sw_config *config);
 
 /* Whether the micro-batches of a step do not depend on the number of data-parallel ranks. */
 bool sw_config_fixes_batch(const struct sw_config *config);
+/* Fails as sw_config_refuse_key does, with the key of the mesh's largest size. */
+sw_status sw_config_refuse_mesh(const struct sw_config *config, const char *why);
 /* Notes that the sizes of the mesh, which were given as an edit, were chosen for "auto". */
 void sw_config_note_mesh(struct sw_config *config);
 

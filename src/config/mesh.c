@@ -127,6 +127,19 @@ bool sw_config_fixes_batch(const struct sw_config *config)
     return config->impl->given_batch[0] || config->spillway.micro_batches > 0;
 }
 
+sw_status sw_config_refuse_mesh(const struct sw_config *config, const char *why)
+{
+    static const char *const keys[] = {"spillway.mesh.pipe", "spillway.mesh.tensor",
+                                       "spillway.mesh.context", "spillway.mesh.expert"};
+    const struct sw_parallel_config *p = &config->parallel;
+    const int64_t sizes[SW_LEN(keys)] = {p->pipe, p->tensor, p->context, p->expert};
+    size_t largest = 0;
+    for (size_t i = 1; i < SW_LEN(keys); i++) {
+        largest = sizes[i] > sizes[largest] ? i : largest;
+    }
+    return sw_config_refuse_key(config, keys[largest], why);
+}
+
 void sw_config_note_mesh(struct sw_config *config)
 {
     static const char *const keys[] = {"spillway.mesh.pipe", "spillway.mesh.tensor",

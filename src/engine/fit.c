@@ -313,7 +313,7 @@ static void close_graphs(struct graphs *graphs)
 static sw_status cut_blocks(struct sw_engine *e, const struct graphs *graphs)
 {
     const int parts = sw_mesh_size(&e->mesh, 1U << SW_AXIS_PIPE) * (int)e->config->parallel.chunks;
-    return e->stage_blocks ? sw_engine_cut_blocks(graphs->specs, graphs->n, &e->config->parallel,
+    return e->stage_blocks ? sw_engine_cut_blocks(graphs->specs, graphs->n, e->config,
                                                   graphs->rates, parts, e->stage_blocks)
                            : SW_OK;
 }

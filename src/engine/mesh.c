@@ -11,7 +11,6 @@
 #include "engine/private.h"
 
 struct axis {
-    const char *key;
     enum sw_axis axis;
     int64_t size;
 };
@@ -21,23 +20,24 @@ enum { N_CUTS = 4 };
 static void list_cuts(const struct sw_engine *e, struct axis out[N_CUTS])
 {
     const struct sw_parallel_config *p = &e->config->parallel;
-    out[0] = (struct axis){"spillway.mesh.pipe", SW_AXIS_PIPE, p->pipe};
-    out[1] = (struct axis){"spillway.mesh.tensor", SW_AXIS_TENSOR, p->tensor};
-    out[2] = (struct axis){"spillway.mesh.context", SW_AXIS_CONTEXT, p->context};
-    out[3] = (struct axis){"spillway.mesh.expert", SW_AXIS_EXPERT, p->expert};
+    out[0] = (struct axis){SW_AXIS_PIPE, p->pipe};
+    out[1] = (struct axis){SW_AXIS_TENSOR, p->tensor};
+    out[2] = (struct axis){SW_AXIS_CONTEXT, p->context};
+    out[3] = (struct axis){SW_AXIS_EXPERT, p->expert};
 }
 
 /* Refuses a number of ranks that is not a multiple of the product of the sizes. */
 static sw_status refuse_sizes(const struct sw_engine *e, int64_t cuts)
 {
     const struct sw_parallel_config *p = &e->config->parallel;
-    return SW_FAIL(
-        SW_E_CONFIG,
-        "spillway.mesh: pipe %lld x expert %lld x tensor %lld x context %lld do not make up %d "
-        "ranks; wanted a multiple of %lld ranks, as the other ranks form the data axis, or sizes "
-        "whose product divides %d",
-        (long long)p->pipe, (long long)p->expert, (long long)p->tensor, (long long)p->context,
-        e->world.size, (long long)cuts, e->world.size);
+    char why[320];
+    snprintf(why, sizeof why,
+             "pipe %lld x expert %lld x tensor %lld x context %lld do not make up %d ranks; wanted "
+             "a multiple of %lld ranks, as the other ranks form the data axis, or sizes whose "
+             "product divides %d",
+             (long long)p->pipe, (long long)p->expert, (long long)p->tensor, (long long)p->context,
+             e->world.size, (long long)cuts, e->world.size);
+    return sw_config_refuse_mesh(e->config, why);
 }
 
 /* Lets messages name ranks by their coordinates, if there is more than the data axis. */
@@ -69,8 +69,9 @@ sw_status sw_engine_take_mesh(struct sw_engine *e)
     list_cuts(e, cuts);
     for (int i = 0; i < N_CUTS; i++) {
         if (!sw_mul_i64(product, cuts[i].size, &product) || product > INT_MAX) {
-            return SW_FAIL(SW_E_CONFIG, "%s %lld: the mesh has more than %d ranks", cuts[i].key,
-                           (long long)cuts[i].size, INT_MAX);
+            char why[64];
+            snprintf(why, sizeof why, "the mesh has more than %d ranks", INT_MAX);
+            return sw_config_refuse_mesh(e->config, why);
         }
         size[cuts[i].axis] = (int)cuts[i].size;
     }

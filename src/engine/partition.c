@@ -2,6 +2,7 @@
 // The partition of a model among the parts of a pipeline, as spillway.partition asks for it. Its
 // items are what comes before the first block, each block, and what comes after the last one. All
 // programs have the same partition. If the model is trained, the program of a step decides it.
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/private.h"
@@ -215,33 +216,37 @@ static sw_status cut(struct items *items, const struct sw_partition_config *p,
     return SW_OK;
 }
 
-static sw_status check_blocks(int64_t n_blocks, const struct sw_parallel_config *p)
+static sw_status check_blocks(int64_t n_blocks, const struct sw_config *config)
 {
+    const struct sw_parallel_config *p = &config->parallel;
     const int64_t most = n_blocks / sw_max_i64(p->chunks, 1);
-    return p->pipe <= most
-               ? SW_OK
-               : SW_FAIL(SW_E_CONFIG,
-                         "spillway.mesh.pipe %lld with %lld chunk%s per stage: the model has %lld "
-                         "blocks, and each chunk needs one; wanted at most %lld stages",
-                         (long long)p->pipe, (long long)p->chunks, p->chunks > 1 ? "s" : "",
-                         (long long)n_blocks, (long long)most);
+    char why[256];
+    if (p->pipe <= most) {
+        return SW_OK;
+    }
+    snprintf(why, sizeof why,
+             "%lld with %lld chunk%s per stage: the model has %lld blocks, and each chunk needs "
+             "one; wanted at most %lld stages",
+             (long long)p->pipe, (long long)p->chunks, p->chunks > 1 ? "s" : "",
+             (long long)n_blocks, (long long)most);
+    return sw_config_refuse_key(config, "spillway.mesh.pipe", why);
 }
 
 sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
-                               const struct sw_parallel_config *p,
-                               const struct sw_machine_rates *rates, int parts, int *bounds)
+                               const struct sw_config *config, const struct sw_machine_rates *rates,
+                               int parts, int *bounds)
 {
     struct items items = {.specs = specs, .n_specs = n_specs};
     sw_status st = SW_OK;
     for (int i = 0; i < n_specs && st >= 0; i++) {
         st = sw_blocks_add(&items.blocks, specs[i].graph);
     }
-    st = st < 0 ? st : check_blocks(items.blocks.n, p);
+    st = st < 0 ? st : check_blocks(items.blocks.n, config);
     items.weight = sw_alloc_zero("engine", (size_t)items.blocks.n + 2, sizeof *items.weight);
     if (st >= 0 && !items.weight) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for the partition");
     }
-    st = st < 0 ? st : cut(&items, &p->partition, rates, parts, bounds);
+    st = st < 0 ? st : cut(&items, &config->parallel.partition, rates, parts, bounds);
     sw_blocks_close(&items.blocks);
     sw_free(items.weight);
     return st;

@@ -293,8 +293,8 @@ sw_status sw_engine_make_plan(struct sw_engine *e);
  * chunks than blocks, a list of blocks that does not suit the model, or a pattern that no block
  * matches. */
 sw_status sw_engine_cut_blocks(const struct sw_program_spec *specs, int n_specs,
-                               const struct sw_parallel_config *p,
-                               const struct sw_machine_rates *rates, int parts, int *bounds);
+                               const struct sw_config *config, const struct sw_machine_rates *rates,
+                               int parts, int *bounds);
 
 /* ---- trace.c ---- */
 sw_status sw_engine_open_trace(struct sw_engine *e);

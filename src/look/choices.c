@@ -410,10 +410,11 @@ static sw_status take_batch(struct sw_config *config, struct choices *c)
     const double cut =
         c->is_kept[CHOICE_MESH] ? (double)p->pipe * (double)p->tensor * (double)p->context : 1;
     if (fmod(c->ranks, cut * (double)p->expert) != 0) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.mesh: pipe x expert x tensor x context is %.0f, which does not "
-                       "divide %d ranks",
-                       cut * (double)p->expert, c->ranks);
+        char why[96];
+        snprintf(why, sizeof why,
+                 "pipe x expert x tensor x context is %.0f, which does not divide %d ranks",
+                 cut * (double)p->expert, c->ranks);
+        return sw_config_refuse_mesh(config, why);
     }
     if (is_given(config, "train_batch_size") && given->type == SW_JSON_INT && given->integer > 0) {
         c->samples = given->integer;
@@ -429,10 +430,12 @@ static sw_status take_meshes(const struct sw_config *config, struct choices *c)
     const struct sw_parallel_config *p = &config->parallel;
     const bool is_kept = c->is_kept[CHOICE_MESH];
     if (is_kept && (double)p->tensor * (double)p->context > c->cluster->node.devices.value) {
-        return SW_FAIL(SW_E_CONFIG,
-                       "spillway.mesh: tensor x context is %lld, but a node has %.0f devices; a "
-                       "search spreads neither over several nodes",
-                       (long long)(p->tensor * p->context), c->cluster->node.devices.value);
+        char why[128];
+        snprintf(why, sizeof why,
+                 "tensor x context is %lld, but a node has %.0f devices; a search spreads neither "
+                 "over several nodes",
+                 (long long)(p->tensor * p->context), c->cluster->node.devices.value);
+        return sw_config_refuse_mesh(config, why);
     }
     const int n = list_meshes(c, p, NULL);
     if (n == 0) {

@@ -437,7 +437,8 @@ static void what_cannot_be_had_is_refused(void **state)
     refused((struct job){.model = "mixtral.json", .expert = 3, .n_micro = 3}, 3,
             "spillway.mesh.expert 3: wanted a divisor of the 4 experts of a layer");
     refused((struct job){.model = "mixtral.json", .expert = 2}, 3,
-            "spillway.mesh: pipe 1 x expert 2 x tensor 1 x context 1 do not make up 3 ranks");
+            "spillway.mesh.expert: pipe 1 x expert 2 x tensor 1 x context 1 do not make up 3 "
+            "ranks");
     refused((struct job){.model = "dense.json", .expert = 2}, 2,
             "spillway.mesh.expert 2: the model has no experts");
     refused((struct job){.model = "mixtral.json",

@@ -203,7 +203,7 @@ static void sizes_that_do_not_make_up_the_ranks_are_refused(void **state)
     (void)state;
     struct job job = {1, 1, 1, 2, .stage = 0};
     assert_int_equal(sw_threads_run(3, 60, open_only, &job), SW_E_CONFIG);
-    assert_non_null(strstr(sw_error_message(), "tensor 2"));
+    assert_non_null(strstr(sw_error_message(), ": spillway.mesh.tensor: pipe 1 x expert 1 x "));
     assert_non_null(strstr(sw_error_message(), "do not make up 3 ranks"));
     assert_non_null(strstr(sw_error_message(), "multiple of 2"));
 }
@@ -222,7 +222,7 @@ static void shares_that_do_not_divide_are_refused(void **state)
             (const char *const[]){"tensor 3 x context 1", "4 heads", "transformer.h.0.attn",
                                   "1, 2, 4", NULL});
     refused((struct job){3, 1, 1, 1, .stage = 0},
-            (const char *const[]){"spillway.mesh.pipe 3", "2 blocks", "at most 2 stages", NULL});
+            (const char *const[]){"spillway.mesh.pipe: 3", "2 blocks", "at most 2 stages", NULL});
 }
 
 static void models_that_are_not_cut_are_refused(void **state)

@@ -54,12 +54,12 @@ static struct sw_graph *program(int first, int end, int64_t rows, bool trains)
 static void cut(const struct sw_program_spec *specs, int n, struct sw_partition_config partition,
                 double products, double bytes, int bounds[3])
 {
-    const struct sw_parallel_config p = {.pipe = 2, .chunks = 1, .partition = partition};
+    const struct sw_config config = {.parallel = {.pipe = 2, .chunks = 1, .partition = partition}};
     struct sw_machine_rates rates = {.work = {0}};
     for (int i = 0; i < SW_LOAD_COUNT; i++) {
         rates.work[i] = i == SW_LOAD_OTHER ? bytes : products;
     }
-    if (sw_engine_cut_blocks(specs, n, &p, &rates, 2, bounds) < 0) {
+    if (sw_engine_cut_blocks(specs, n, &config, &rates, 2, bounds) < 0) {
         fail_msg("%s", sw_error_message());
     }
     assert_true(bounds[0] == 0 && bounds[2] == BLOCKS);
