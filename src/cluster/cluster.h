@@ -33,6 +33,9 @@ enum sw_joint {
 };
 
 enum { SW_CLUSTER_DTYPES = 3 }; /* f32, bf16, f16 */
+/* Disks, links and memories that one transfer may use at once. A link of two directions that both
+ * pass counts twice. */
+enum { SW_CLUSTER_USES = 8 };
 
 /* The time of a kernel, as it was measured. */
 struct sw_cluster_kernel {

@@ -317,9 +317,43 @@ static sw_status check_joints(const struct reader *r)
     return SW_OK;
 }
 
+static sw_status refuse_use(const struct reader *r, int line, const char *list, int i)
+{
+    char path[PATH_CAP];
+    snprintf(path, sizeof path, "%s[%d]", list, i);
+    return refuse(r, line, path,
+                  "wanted at most %d things that one transfer uses: all disks, the host's memory "
+                  "and the \"device-host\" links; or the other links, duplex ones twice. Equal "
+                  "disks may be one with a count",
+                  SW_CLUSTER_USES);
+}
+
+/* A transfer from disks passes the host's memory and links. An exchange passes the other links both
+ * ways. */
+static sw_status check_uses(const struct reader *r)
+{
+    const struct sw_cluster *c = r->cluster;
+    int of_host = 1, of_exchange = 0;
+    for (int i = 0; i < c->n_links; i++) {
+        const bool is_host = c->links[i].joint == SW_JOINT_HOST;
+        of_host += is_host;
+        of_exchange += is_host ? 0 : 1 + c->links[i].duplex;
+        if (of_host > SW_CLUSTER_USES || of_exchange > SW_CLUSTER_USES) {
+            return refuse_use(r, c->links[i].line, "links", i);
+        }
+    }
+    for (int i = 0; i < c->n_disks; i++) {
+        if (of_host + i + 1 > SW_CLUSTER_USES) {
+            return refuse_use(r, c->disks[i].line, "disks", i);
+        }
+    }
+    return SW_OK;
+}
+
 static sw_status check(const struct reader *r)
 {
     SW_TRY(check_node(r));
+    SW_TRY(check_uses(r));
     for (int i = 0; i < r->cluster->n_links; i++) {
         SW_TRY(check_link(r, i));
     }

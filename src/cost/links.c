@@ -58,13 +58,17 @@ struct burden {
     double updated;                                 /* parameters that the host updates */
 };
 
+_Static_assert((int)SW_WAY_USES >= (int)SW_CLUSTER_USES,
+               "a way has room for what a cluster lets it use");
+
 static void add_use(struct sw_way *way, int thing, double seconds)
 {
     int i = 0;
     while (i < way->n && way->uses[i].kind != thing) {
         i++;
     }
-    if (seconds > 0 && i < SW_WAY_USES) {
+    if (seconds > 0) {
+        SW_ASSERT(i < SW_WAY_USES);
         way->uses[i].kind = thing;
         way->uses[i].share = (i < way->n ? way->uses[i].share : 0) + seconds;
         way->n = i < way->n ? way->n : i + 1;

@@ -225,6 +225,46 @@ static void a_link_that_nobody_is_on_is_refused(void **state)
     sw_free(text);
 }
 
+/* Parses the DGX-2 with so many of its disks, and of its links among the devices of a node. */
+static sw_status parse_with(int n_disks, int n_peers)
+{
+    enum { MOST = 16 };
+    struct sw_cluster_disk disks[MOST];
+    struct sw_cluster_link links[MOST];
+    struct sw_str text = {0};
+    struct sw_cluster *cluster = open_named("dgx2-v100"), *again = NULL;
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g"};
+    for (int i = 0; i < n_disks; i++) {
+        disks[i] = cluster->disks[0];
+    }
+    memcpy(links, cluster->links, (size_t)cluster->n_links * sizeof *links);
+    for (int i = 1; i < n_peers; i++) {
+        links[cluster->n_links] = links[2];
+        links[cluster->n_links++].name = names[i];
+    }
+    cluster->disks = disks;
+    cluster->n_disks = n_disks;
+    cluster->links = links;
+    sw_cluster_write(cluster, &text);
+    const sw_status st = sw_cluster_parse("c.json", text.ptr, text.len, &again);
+    sw_str_fini(&text);
+    sw_cluster_close(cluster);
+    sw_cluster_close(again);
+    return st;
+}
+
+/* Two links and the memory of a host leave five disks. A link of a node and three among its devices
+ * are eight, with both directions. */
+static void a_transfer_uses_eight_things_at_most(void **state)
+{
+    (void)state;
+    assert_int_equal(parse_with(5, 3), SW_OK);
+    assert_int_equal(parse_with(6, 1), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), ": disks[5]: wanted at most 8 things"));
+    assert_int_equal(parse_with(1, 4), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), ": links[6]: wanted at most 8 things"));
+}
+
 static void a_single_device_has_no_peers(void **state)
 {
     (void)state;
@@ -319,6 +359,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_written_is_what_was_read),
     cmocka_unit_test(a_file_is_refused_by_key_and_line),
     cmocka_unit_test(a_link_that_nobody_is_on_is_refused),
+    cmocka_unit_test(a_transfer_uses_eight_things_at_most),
     cmocka_unit_test(a_single_device_has_no_peers),
     cmocka_unit_test(an_unknown_name_lists_the_known_ones),
     cmocka_unit_test(a_mesh_larger_than_the_cluster_is_refused),
