@@ -42,7 +42,7 @@ struct sw_cluster_kernel {
     const char *op;                /* name of the operation */
     enum sw_dtype dtype;           /* of the first operand that has floats */
     const struct sw_shape *shapes; /* [n_shapes] of its inputs and outputs, without absent ones */
-    int n_shapes;
+    int n_shapes, line;
     double seconds;
 };
 

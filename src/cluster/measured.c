@@ -42,8 +42,10 @@ static sw_status check_keys(const struct file *f, const struct sw_json *node, co
             i++;
         }
         if (i == n) {
-            return SW_FAIL(SW_E_CONFIG, "%s:%d: %s: unknown key \"%.80s\"", f->name,
-                           child->key_line, what, child->key);
+            const char *nearest = sw_nearest(child->key, keys, n);
+            return SW_FAIL(SW_E_CONFIG, "%s:%d: %s: unknown key \"%.80s\"%s%s%s", f->name,
+                           child->key_line, what, child->key, nearest ? "; the nearest is \"" : "",
+                           nearest ? nearest : "", nearest ? "\"" : "");
         }
     }
     return SW_OK;
@@ -87,7 +89,7 @@ static sw_status take_kernel(const struct file *f, const struct sw_json *node,
                              struct sw_cluster_kernel *out)
 {
     static const char *const keys[] = {"op", "dtype", "shapes", "seconds"};
-    *out = (struct sw_cluster_kernel){0};
+    *out = (struct sw_cluster_kernel){.line = node->line};
     SW_TRY(check_keys(f, node, "kernels", keys, SW_LEN(keys)));
     const struct sw_json *op = sw_json_get(node, "op"), *dtype = sw_json_get(node, "dtype");
     const struct sw_json *seconds = sw_json_get(node, "seconds");
@@ -95,7 +97,8 @@ static sw_status take_kernel(const struct file *f, const struct sw_json *node,
         return SW_FAIL(SW_E_CONFIG, "%s:%d: kernels.op: wanted the name of an operation", f->name,
                        op->line);
     }
-    if (dtype->type != SW_JSON_STRING || !sw_dtype_parse(dtype->string, &out->dtype)) {
+    if (dtype->type != SW_JSON_STRING || !sw_dtype_parse(dtype->string, &out->dtype) ||
+        !sw_dtype_is_float(out->dtype)) {
         return SW_FAIL(SW_E_CONFIG, "%s:%d: kernels.dtype: wanted \"f32\", \"bf16\" or \"f16\"",
                        f->name, dtype->line);
     }
@@ -116,9 +119,14 @@ static sw_status take_file(const struct file *f, const struct sw_json *root)
     SW_TRY(check_keys(f, root, "measured", keys, SW_LEN(keys)));
     const struct sw_json *list = sw_json_get(root, "kernels");
     const struct sw_json *format = sw_json_get(root, "format");
+    const struct sw_json *machine = sw_json_get(root, "machine");
     if (format->type != SW_JSON_INT || format->integer != SW_CLUSTER_FORMAT) {
         return SW_FAIL(SW_E_CONFIG, "%s:%d: format: wanted %d", f->name, format->line,
                        SW_CLUSTER_FORMAT);
+    }
+    if (machine->type != SW_JSON_STRING) {
+        return SW_FAIL(SW_E_CONFIG, "%s:%d: machine: wanted a text, got %s", f->name, machine->line,
+                       sw_json_type_name(machine->type));
     }
     if (list->type != SW_JSON_ARRAY) {
         return SW_FAIL(SW_E_CONFIG, "%s:%d: kernels: wanted a list, got %s", f->name, list->line,

@@ -11,9 +11,11 @@
 struct reader {
     struct sw_cluster *cluster;
     const char *name; /* of the file, for messages */
+    const struct sw_json *root;
 };
 
 enum { PATH_CAP = 160 };
+static const double MOST = 9e18; /* bytes, or any other number in its unit: below 2^63 */
 
 static sw_status refuse(const struct reader *r, int line, const char *path, const char *fmt, ...)
     SW_PRINTF(4, 5);
@@ -99,18 +101,20 @@ static sw_status take_number(const struct reader *r, const struct cluster_row *r
     const double x = is_number ? node->number : NAN;
     const bool good = row->is_whole      ? node->type == SW_JSON_INT && x >= 1 && x <= 1e9
                       : row->is_share    ? x > 0 && x <= 1
-                      : row->may_be_zero ? x >= 0 && isfinite(x)
-                                         : x > 0 && isfinite(x);
+                      : row->may_be_zero ? x >= 0
+                                         : x > 0;
     if (!good) {
         return refuse(r, node->line, path, "wanted %s, got %.60s",
-                      row->is_whole      ? "a whole number of at least 1"
+                      row->is_whole      ? "a whole number of at least 1 and at most 1000000000"
                       : row->is_share    ? "a number above 0 and at most 1"
                       : row->may_be_zero ? "a number of at least 0"
                                          : "a number above 0",
                       is_number ? node->raw : sw_json_type_name(node->type));
     }
     *out = x * row->unit;
-    return SW_OK;
+    return *out <= MOST ? SW_OK
+                        : refuse(r, node->line, path, "wanted a number of at most %g, got %.60s",
+                                 MOST / row->unit, node->raw);
 }
 
 /* Each number says where it is from. */
@@ -311,7 +315,8 @@ static sw_status check_joints(const struct reader *r)
     }
     for (int k = 0; k < SW_JOINT_COUNT; k++) {
         if (!joined[k]) {
-            return refuse(r, 1, "links", "no link joins %s", what[k]);
+            return refuse(r, sw_json_get(r->root, "links")->line, "links", "no link joins %s",
+                          what[k]);
         }
     }
     return SW_OK;
@@ -361,6 +366,11 @@ static sw_status check(const struct reader *r)
         const struct sw_cluster_disk *disk = &r->cluster->disks[i];
         SW_TRY(check_sharer(r, disk->shared_by, disk->line, "disks", i));
     }
+    if (sw_cluster_disk_space(r->cluster) > MOST) {
+        return refuse(r, r->cluster->disks[0].line, "disks",
+                      "wanted at most %g bytes on a node, got %g", MOST,
+                      sw_cluster_disk_space(r->cluster));
+    }
     return check_joints(r);
 }
 
@@ -374,13 +384,13 @@ static sw_status take(struct sw_json_doc *doc, const char *name, struct sw_clust
         goto close;
     }
     sw_arena_init(&cluster->arena, "cluster");
-    const struct reader r = {cluster, name};
+    const struct reader r = {cluster, name, sw_json_root(doc)};
     cluster->path = sw_arena_strdup(&cluster->arena, name);
     if (!cluster->path) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a cluster");
         goto close;
     }
-    SW_TRY_OR(close, take_object(&r, &sw_cluster_top, sw_json_root(doc), "", (char *)cluster));
+    SW_TRY_OR(close, take_object(&r, &sw_cluster_top, r.root, "", (char *)cluster));
     SW_TRY_OR(close, check(&r));
     SW_TRY_OR(close, sw_cluster_read_measured(cluster));
     *out = cluster;

@@ -163,9 +163,17 @@ static void a_file_is_refused_by_key_and_line(void **state)
          "c.json:16: device: unknown key \"memory_gb\"; the nearest is \"memory_gib\""},
         {"\"about\": ", "\"name\": ", "\"name\""},
         {"\"devices\": {\"value\": 16", "\"devices\": {\"value\": 0",
-         "c.json:7: node.devices.value: wanted a whole number of at least 1, got 0"},
+         "c.json:7: node.devices.value: wanted a whole number of at least 1 and at most "
+         "1000000000, got 0"},
         {"\"devices\": {\"value\": 16", "\"devices\": {\"value\": 1.5",
-         "c.json:7: node.devices.value: wanted a whole number of at least 1, got 1.5"},
+         "c.json:7: node.devices.value: wanted a whole number of at least 1 and at most "
+         "1000000000, got 1.5"},
+        {"\"memory_gib\": {\"value\": 32", "\"memory_gib\": {\"value\": 1e300",
+         "c.json:16: device.memory_gib.value: wanted a number of at most 8.38"},
+        {"\"memory_gib\": {\"value\": 32", "\"memory_gib\": {\"value\": 2e10",
+         "c.json:16: device.memory_gib.value: wanted a number of at most 8.38"},
+        {"\"count\": {\"value\": 1", "\"count\": {\"value\": 900000000",
+         "disks: wanted at most 9e+18 bytes on a node, got 1.8e+22"},
         {"\"rate_gb_s\": {\"value\": 150", "\"rate_gb_s\": {\"value\": 0",
          "links[2].rate_gb_s.value: wanted a number above 0, got 0"},
         {"\"read_gb_s\": {\"value\": 25", "\"read_gb_s\": {\"value\": 0",
@@ -211,7 +219,7 @@ static void a_link_that_nobody_is_on_is_refused(void **state)
     expect_refused("\"devices_per_switch\": {\"value\": 4", "\"devices_per_nic\": {\"value\": 4",
                    "devices_per_nic");
     expect_refused("\"joins\": \"node-node\"", "\"joins\": \"device-device\"",
-                   "links: no link joins nodes (\"node-node\")");
+                   "c.json:33: links: no link joins nodes (\"node-node\")");
     char *text = edited(
         "    \"devices_per_switch\": {\"value\": 4, \"kind\": \"measured\", \"source\": \"authors' "
         "slides of ZeRO-Infinity at SC21: 3 GB/s each with all 16 at once, a "

@@ -149,13 +149,38 @@ static sw_status open_cpu(const struct sw_cluster *c, const struct sw_device_pla
     return SW_OK;
 }
 
+/* Measured kernels are those of operations that there are. */
+static sw_status check_kernels(const struct sw_cluster *c)
+{
+    const char *names[SW_N_OP_KINDS];
+    for (int k = 0; k < SW_N_OP_KINDS; k++) {
+        names[k] = sw_op_name(&(struct sw_op){.kind = (enum sw_op_kind)k});
+    }
+    for (int i = 0; i < c->device.n_kernels; i++) {
+        const struct sw_cluster_kernel *kernel = &c->device.kernels[i];
+        int k = 0;
+        while (k < SW_N_OP_KINDS && strcmp(names[k], kernel->op) != 0) {
+            k++;
+        }
+        if (k == SW_N_OP_KINDS) {
+            const char *nearest = sw_nearest(kernel->op, names, SW_N_OP_KINDS);
+            return SW_FAIL(SW_E_CONFIG, "%s:%d: kernels.op: no operation is named \"%.60s\"%s%s%s",
+                           c->device.measured, kernel->line, kernel->op,
+                           nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
+                           nearest ? "\"" : "");
+        }
+    }
+    return SW_OK;
+}
+
 sw_status sw_gpu_open_sim(const char *cluster, const struct sw_device_place *place,
                           struct sw_device **out)
 {
     struct sw_cluster *c = NULL;
     SW_TRY(sw_cluster_open(cluster, &c));
     const bool is_cpu = strcmp(c->device.backend, "cpu") == 0;
-    const sw_status st = (is_cpu ? open_cpu : open_sim)(c, place, out);
+    sw_status st = check_kernels(c);
+    st = st < 0 ? st : (is_cpu ? open_cpu : open_sim)(c, place, out);
     sw_cluster_close(c);
     return st;
 }

@@ -439,6 +439,13 @@ static void a_file_of_kernels_is_refused_by_key_and_line(void **state)
         {"{\"format\":1,\"machine\":\"m\",\"kernels\":[{\"op\":\"add\",\"dtype\":\"f3\","
          "\"shapes\":[[1]],\"seconds\":1}]}",
          "kernels.dtype: wanted"},
+        {"{\"format\":1,\"machine\":\"m\",\"kernels\":[{\"op\":\"add\",\"dtype\":\"i32\","
+         "\"shapes\":[[1]],\"seconds\":1}]}",
+         "kernels.dtype: wanted"},
+        {"{\"format\":1,\"machine\":2,\"kernels\":[]}", "machine: wanted a text, got an integer"},
+        {"{\"format\":1,\"machine\":\"m\",\"kernels\":[{\"op\":\"add\",\"dtyp\":\"f32\",\"dtype\":"
+         "\"f32\",\"shapes\":[[1]],\"seconds\":1}]}",
+         "unknown key \"dtyp\"; the nearest is \"dtype\""},
         {"{\"format\":1,\"machine\":\"m\",\"kernels\":[{\"op\":\"add\",\"ms\":1,\"dtype\":\"f32\","
          "\"shapes\":[[1]],\"seconds\":1}]}",
          "unknown key \"ms\""}};
@@ -451,6 +458,15 @@ static void a_file_of_kernels_is_refused_by_key_and_line(void **state)
             fail_msg("%s, not %s", sw_error_message(), files[i].why);
         }
     }
+    const struct wish wish = {0};
+    const struct sw_engine_options o = options_of(&wish);
+    const struct sw_plan_cluster on = {test_at("node.json"), 1, 1, true};
+    char *text = NULL;
+    test_put("kernels.json", "{\"format\":1,\"machine\":\"m\",\"kernels\":[\n{\"op\":\"matmull\","
+                             "\"dtype\":\"f32\",\"shapes\":[[1]],\"seconds\":1}]}");
+    assert_int_equal(sw_plan_cluster_text(&o, &on, &text), SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "kernels.json:2: kernels.op: no operation is named "
+                                               "\"matmull\"; the nearest is \"matmul\""));
     put_cluster("missing.json");
     assert_int_equal(sw_cluster_open(test_at("node.json"), &c), SW_E_IO);
     assert_non_null(strstr(sw_error_message(), "device.measured"));
