@@ -258,6 +258,10 @@ sw_status sw_cost_walk(struct sw_clock_rank *ranks, const struct sw_cost_kinds *
     const sw_status st = sw_clock_priced(ranks, kinds->n, kinds->of, &prices, seconds);
     for (size_t k = 0; k < n; k++) {
         sw_free(pricing.ways[k].list);
+        if (st >= 0 && pricing.st < 0 && ranks[k].report) { /* walked at costs that are not whole */
+            sw_free(ranks[k].report->instrs);
+            ranks[k].report->instrs = NULL;
+        }
     }
     sw_free(pricing.ways);
     return st < 0 ? st : pricing.st;

@@ -235,13 +235,18 @@ static void survives_lack_of_memory(void **state)
     sw_status st = SW_E_NOMEM;
     sw_alloc_get_stats(&before);
     for (int64_t nth = 1; st < 0; nth++) {
-        struct sw_clock_rank stages[2] = {{.plan = plans[0]}, {.plan = plans[1]}};
+        struct sw_clock_report reports[2] = {{.seconds = 0}, {.seconds = 0}};
+        struct sw_clock_rank stages[2] = {{.plan = plans[0], .report = &reports[0]},
+                                          {.plan = plans[1], .report = &reports[1]}};
         double seconds;
         sw_alloc_fail_nth(nth);
         st = sw_cost_stages(stages, 2, &mesh, &seconds);
         sw_alloc_fail_nth(0);
         assert_true(st >= 0 || st == SW_E_NOMEM);
         assert_true(nth < 400);
+        for (int s = 0; s < 2 && st >= 0; s++) {
+            sw_free(reports[s].instrs);
+        }
     }
     sw_alloc_get_stats(&after);
     assert_int_equal(after.live_blocks, before.live_blocks);
