@@ -100,6 +100,9 @@ static sw_status check(const struct pub_run *run, const struct sw_accounting *ac
         return refuse(run, "setup.sequence_parallel",
                       "a sequence parallel region is not simulated yet");
     }
+    if (is(run->setup.recompute, "attention core")) {
+        return refuse(run, "setup.recompute", "blocks are not recomputed in part");
+    }
     if (run->setup.pipe > 1 && accounting && !accounting->as_planned) {
         char what[160];
         snprintf(what, sizeof what,

@@ -4,17 +4,39 @@
 #include "look/published.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "json/json.h"
 
-enum row_type { TEXT, WHOLE, COUNT, NUMBER, FLAG, OTHER };
+enum row_type {
+    TEXT,
+    WHOLE,
+    COUNT,
+    NUMBER,
+    ABOVE,
+    SHARE,
+    FLAG,
+    OTHER,
+    DTYPE,
+    TIER,
+    MEMORY,
+    REPEATED
+};
 struct row {
     const char *key;
     enum row_type type;
     size_t at;
     bool is_required;
 };
+
+/* The words of a row that has one of some. */
+static const char *const row_words[][4] = {[DTYPE] = {"fp16", "bf16"},
+                                           [TIER] = {"device", "host", "nvme"},
+                                           [MEMORY] = {"device", "host"},
+                                           [REPEATED] = {"blocks", "attention core"}};
+
+enum { WORDS_CAP = 96 };
 
 static const char *const judges[] = {"judged", "range", "fits", "informative", NULL};
 
@@ -49,15 +71,40 @@ static sw_status check_key(const struct pub_file *f, const struct sw_json *child
                    nearest ? "\"" : "");
 }
 
+/* list: the words, for a message */
+static bool is_word(const char *const *of, const struct sw_json *value, char list[WORDS_CAP])
+{
+    int len = 0;
+    for (int i = 0; of[i]; i++) {
+        if (value->type == SW_JSON_STRING && strcmp(value->string, of[i]) == 0) {
+            return true;
+        }
+        len += snprintf(list + len, (size_t)(WORDS_CAP - len), "%s\"%s\"",
+                        i == 0      ? ""
+                        : of[i + 1] ? ", "
+                                    : " or ",
+                        of[i]);
+    }
+    return false;
+}
+
 static sw_status take_value(const struct pub_file *f, const struct row *row,
                             const struct sw_json *value, char *to)
 {
     const bool is_number = value->type == SW_JSON_INT || value->type == SW_JSON_FLOAT;
     void *at = to + row->at;
     const char *wanted = NULL;
+    char list[WORDS_CAP];
     switch (row->type) {
     case TEXT:
         wanted = value->type == SW_JSON_STRING && value->string_len > 0 ? NULL : "a text";
+        *(const char **)at = value->string;
+        break;
+    case DTYPE:
+    case TIER:
+    case MEMORY:
+    case REPEATED:
+        wanted = is_word(row_words[row->type], value, list) ? NULL : list;
         *(const char **)at = value->string;
         break;
     case WHOLE:
@@ -73,6 +120,16 @@ static sw_status take_value(const struct pub_file *f, const struct row *row,
         wanted = is_number && value->number >= 0 ? NULL : "a number of at least 0";
         *(double *)at = value->number;
         break;
+    case ABOVE:
+        wanted = is_number && value->number > 0 ? NULL : "a number above 0";
+        *(double *)at = value->number;
+        break;
+    case SHARE:
+        wanted = is_number && value->number > 0 && value->number <= 1
+                     ? NULL
+                     : "a number above 0 and at most 1";
+        *(double *)at = value->number;
+        break;
     case FLAG:
         wanted = value->type == SW_JSON_BOOL ? NULL : "true or false";
         *(bool *)at = value->boolean;
@@ -81,7 +138,9 @@ static sw_status take_value(const struct pub_file *f, const struct row *row,
         break;
     }
     return wanted ? refuse(f, value->line, row->key, wanted,
-                           is_number ? value->raw : sw_json_type_name(value->type))
+                           is_number                       ? value->raw
+                           : value->type == SW_JSON_STRING ? value->string
+                                                           : sw_json_type_name(value->type))
                   : SW_OK;
 }
 
@@ -164,8 +223,8 @@ static sw_status take_fitted(const struct pub_file *f, const struct sw_json *obj
                              struct pub_fitted *out)
 {
     static const struct row rows[] = {
-        {"sustained_share", NUMBER, offsetof(struct pub_fitted, sustained), false},
-        {"reached_share", NUMBER, offsetof(struct pub_fitted, reached), false},
+        {"sustained_share", SHARE, offsetof(struct pub_fitted, sustained), false},
+        {"reached_share", SHARE, offsetof(struct pub_fitted, reached), false},
         {"tokens", NUMBER, offsetof(struct pub_fitted, tokens), false}};
     return object ? take_object(f, object, rows, SW_LEN(rows), out) : SW_OK;
 }
@@ -239,14 +298,14 @@ static sw_status take_setup(const struct pub_file *f, const struct sw_json *obje
                             struct pub_setup *out)
 {
     static const struct row rows[] = {
-        {"dtype", TEXT, offsetof(struct pub_setup, dtype), false},
+        {"dtype", DTYPE, offsetof(struct pub_setup, dtype), false},
         {"stage", WHOLE, offsetof(struct pub_setup, stage), false},
         {"tensor", WHOLE, offsetof(struct pub_setup, tensor), false},
         {"pipe", WHOLE, offsetof(struct pub_setup, pipe), false},
-        {"states", TEXT, offsetof(struct pub_setup, states), false},
-        {"parameters", TEXT, offsetof(struct pub_setup, parameters), false},
-        {"checkpoints", TEXT, offsetof(struct pub_setup, checkpoints), false},
-        {"recompute", TEXT, offsetof(struct pub_setup, recompute), false},
+        {"states", TIER, offsetof(struct pub_setup, states), false},
+        {"parameters", TIER, offsetof(struct pub_setup, parameters), false},
+        {"checkpoints", MEMORY, offsetof(struct pub_setup, checkpoints), false},
+        {"recompute", REPEATED, offsetof(struct pub_setup, recompute), false},
         {"rows", NUMBER, offsetof(struct pub_setup, rows), false},
         {"micro_batches", WHOLE, offsetof(struct pub_setup, micro_batches), false},
         {"micro_batch", WHOLE, offsetof(struct pub_setup, micro_batch), false},
@@ -257,7 +316,7 @@ static sw_status take_setup(const struct pub_file *f, const struct sw_json *obje
         {"tile_bytes", WHOLE, offsetof(struct pub_setup, tile_bytes), false},
         {"vertical", FLAG, offsetof(struct pub_setup, vertical), false},
         {"next_forward", FLAG, offsetof(struct pub_setup, next_forward), false},
-        {"next_forward_share", NUMBER, offsetof(struct pub_setup, late_share), false},
+        {"next_forward_share", SHARE, offsetof(struct pub_setup, late_share), false},
         {"in_backward", FLAG, offsetof(struct pub_setup, in_backward), false},
         {"sequence_parallel", FLAG, offsetof(struct pub_setup, sequence_parallel), false}};
     return take_object(f, object, rows, SW_LEN(rows), out);
@@ -352,7 +411,8 @@ static sw_status take_run(const struct pub_file *f, const struct sw_json *object
     const struct sw_json *ours = sw_json_get(object, "ours");
     SW_TRY(ours ? take_setup(f, ours, &out->ours) : SW_OK);
     SW_TRY(take_tflops(f, sw_json_get(object, "tflops"), out->tflops));
-    return out->judge != PUB_JUDGED || out->tflops[0] > 0
+    const bool needs_tflops = out->judge == PUB_JUDGED || out->judge == PUB_RANGE;
+    return !needs_tflops || out->tflops[0] > 0
                ? SW_OK
                : SW_FAIL(SW_E_CONFIG, "%s:%d: tflops: a judged run needs them", f->path, out->line);
 }
@@ -418,7 +478,7 @@ static sw_status take_capacity(const struct pub_file *f, const struct sw_json *o
     static const struct row rows[] = {
         {"id", TEXT, offsetof(struct pub_capacity, id), true},
         {"what", TEXT, offsetof(struct pub_capacity, what), true},
-        {"published", NUMBER, offsetof(struct pub_capacity, published), true},
+        {"published", ABOVE, offsetof(struct pub_capacity, published), true},
         {"unit", TEXT, offsetof(struct pub_capacity, unit), true},
         {"judge", OTHER, 0, true},
         {"tolerance", NUMBER, offsetof(struct pub_capacity, tolerance), false},
@@ -472,6 +532,11 @@ static sw_status take_file(struct pub_file *f)
     const struct sw_json *accountings = sw_json_get(root, "accountings");
     const struct sw_json *groups = sw_json_get(root, "groups"), *runs = sw_json_get(root, "runs");
     SW_TRY(take_object(f, root, rows, SW_LEN(rows), f));
+    const struct sw_json *format = sw_json_get(root, "format");
+    if (format->type != SW_JSON_INT || format->integer != 1) {
+        return refuse(f, format->line, "format", "1",
+                      format->type == SW_JSON_INT ? format->raw : sw_json_type_name(format->type));
+    }
     SW_TRY(room_for(f, accountings, SW_JSON_OBJECT, "accountings", sizeof *f->accountings,
                     &f->accountings));
     SW_TRY(room_for(f, groups, SW_JSON_OBJECT, "groups", sizeof *f->groups, &f->groups));

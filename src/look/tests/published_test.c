@@ -105,21 +105,33 @@ static void a_file_is_refused_by_key_and_line(void **state)
         "\"x\", \"source\": \"x\"}";
     static const struct {
         const char *exchange, *group, *setup, *judge, *message;
-    } cases[] = {{"tree", "\"accounting\": \"a\"", "", "fits",
-                  "p.json:2: exchange: wanted \"direct\" or \"ring\", got tree"},
-                 {"ring", "\"accounting\": \"b\"", "", "fits",
-                  "p.json:3: accounting: wanted \"ours\" or an accounting of this file, got b"},
-                 {"ring", "\"accounting\": \"a\", \"fitted\": {\"bandwidth\": 1}", "", "fits",
-                  "p.json:3: unknown key \"bandwidth\""},
-                 {"ring", "\"accounting\": \"a\", \"formula\": {\"about\": \"x\", \"tflops\": 0}",
-                  "", "fits", "p.json:3: formula: wanted tflops above 0"},
-                 {"ring", "\"accounting\": \"a\"", "\"tensr\": 2", "fits",
-                  "p.json:5: unknown key \"tensr\"; the nearest is \"tensor\""},
-                 {"ring", "\"accounting\": \"a\"", "\"tensor\": \"2\"", "fits",
-                  "p.json:5: tensor: wanted a whole number"},
-                 {"ring", "\"accounting\": \"a\"", "", "judged",
-                  "p.json:4: tflops: a judged run needs them"},
-                 {"ring", "\"accounting\": \"ours\"", "", "maybe", "judge: wanted \"judged\""}};
+    } cases[] = {
+        {"tree", "\"accounting\": \"a\"", "", "fits",
+         "p.json:2: exchange: wanted \"direct\" or \"ring\", got tree"},
+        {"ring", "\"accounting\": \"b\"", "", "fits",
+         "p.json:3: accounting: wanted \"ours\" or an accounting of this file, got b"},
+        {"ring", "\"accounting\": \"a\", \"fitted\": {\"bandwidth\": 1}", "", "fits",
+         "p.json:3: unknown key \"bandwidth\""},
+        {"ring", "\"accounting\": \"a\", \"formula\": {\"about\": \"x\", \"tflops\": 0}", "",
+         "fits", "p.json:3: formula: wanted tflops above 0"},
+        {"ring", "\"accounting\": \"a\"", "\"tensr\": 2", "fits",
+         "p.json:5: unknown key \"tensr\"; the nearest is \"tensor\""},
+        {"ring", "\"accounting\": \"a\"", "\"tensor\": \"2\"", "fits",
+         "p.json:5: tensor: wanted a whole number"},
+        {"ring", "\"accounting\": \"a\"", "\"states\": \"nmve\"", "fits",
+         "p.json:5: states: wanted \"device\", \"host\" or \"nvme\", got nmve"},
+        {"ring", "\"accounting\": \"a\"", "\"checkpoints\": \"nvme\"", "fits",
+         "p.json:5: checkpoints: wanted \"device\" or \"host\", got nvme"},
+        {"ring", "\"accounting\": \"a\"", "\"dtype\": \"bf61\"", "fits",
+         "p.json:5: dtype: wanted \"fp16\" or \"bf16\", got bf61"},
+        {"ring", "\"accounting\": \"a\"", "\"recompute\": \"none\"", "fits",
+         "p.json:5: recompute: wanted \"blocks\" or \"attention core\", got none"},
+        {"ring", "\"accounting\": \"a\", \"fitted\": {\"sustained_share\": 3.88}", "", "fits",
+         "p.json:3: sustained_share: wanted a number above 0 and at most 1, got 3.88"},
+        {"ring", "\"accounting\": \"a\"", "", "range", "p.json:4: tflops: a judged run needs them"},
+        {"ring", "\"accounting\": \"a\"", "", "judged",
+         "p.json:4: tflops: a judged run needs them"},
+        {"ring", "\"accounting\": \"ours\"", "", "maybe", "judge: wanted \"judged\""}};
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         struct sw_str text = {0};
         struct pub_file *file = NULL;
@@ -129,6 +141,36 @@ static void a_file_is_refused_by_key_and_line(void **state)
                       cases[i].group);
         sw_str_printf(&text, run, cases[i].setup, cases[i].judge);
         sw_str_puts(&text, "]}");
+        assert_int_equal(sw_published_parse("p.json", text.ptr, text.len, &file), SW_E_CONFIG);
+        if (!strstr(sw_error_message(), cases[i].message)) {
+            fail_msg("wanted %s, got %s", cases[i].message, sw_error_message());
+        }
+        sw_str_fini(&text);
+    }
+}
+
+static void numbers_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        int format, devices;
+        const char *published, *message;
+    } cases[] = {{2, 1, "1", "p.json:1: format: wanted 1, got 2"},
+                 {1, 0, "1", "p.json:3: devices: wanted a whole number above 0, got 0"},
+                 {1, 1, "0", "p.json:6: published: wanted a number above 0, got 0"}};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        struct sw_str text = {0};
+        struct pub_file *file = NULL;
+        sw_str_printf(
+            &text,
+            "{\"format\": %d, \"about\": \"x\", \"accountings\": {}, \"groups\": {\n"
+            "\"g\": {\"about\": \"x\", \"accounting\": \"ours\"}},\n"
+            "\"runs\": [{\"id\": \"r\", \"devices\": %d, \"group\": \"g\", \"cluster\": "
+            "\"dgx2-v100\", \"nodes\": 1, \"model\": {}, \"setup\": {},\n\"flops\": \"8P\", "
+            "\"judge\": \"fits\", \"reading\": \"x\", \"source\": \"x\"}],\n"
+            "\"capacities\": [\n{\"id\": \"c\", \"published\": %s, \"what\": \"x\", "
+            "\"unit\": \"bytes\", \"judge\": \"judged\", \"source\": \"x\"}]}",
+            cases[i].format, cases[i].devices, cases[i].published);
         assert_int_equal(sw_published_parse("p.json", text.ptr, text.len, &file), SW_E_CONFIG);
         if (!strstr(sw_error_message(), cases[i].message)) {
             fail_msg("wanted %s, got %s", cases[i].message, sw_error_message());
@@ -558,6 +600,7 @@ static void a_capacity_is_refused_by_key_and_line(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_run_has_a_group_a_cluster_and_a_source),
     cmocka_unit_test(a_file_is_refused_by_key_and_line),
+    cmocka_unit_test(numbers_that_cannot_be_are_refused),
     cmocka_unit_test(names_that_do_not_exist_are_refused),
     cmocka_unit_test(formulas_meet_their_groups),
     cmocka_unit_test(runs_are_met),
