@@ -236,20 +236,40 @@ static sw_status find_tokens(struct report *r)
                : SW_FAIL(SW_E_UNSUP, "this model has no tokens; leave out --tokens");
 }
 
+/* Nothing was tried: values that the configuration gives contradict each other. */
+static sw_status refuse_given(const struct report *r)
+{
+    const struct choices *c = &r->choices;
+    struct sw_str given = {0};
+    for (int f = 0; f < CHOICE_COUNT; f++) {
+        if (c->is_kept[f]) {
+            sw_str_printf(&given, "%s%s ", given.len > 0 ? ", " : "",
+                          sw_choice_name((enum choice_family)f));
+            sw_choice_print(c, (enum choice_family)f, 0, &given);
+        }
+    }
+    const sw_status st = SW_FAIL(SW_E_CONFIG,
+                                 "no plan has all that the configuration gives: %s; leave one of "
+                                 "them out",
+                                 sw_str_text(&given));
+    sw_str_fini(&given);
+    return st;
+}
+
 static sw_status refuse(const struct report *r)
 {
     const struct sw_choice_try *t = &r->found.tries[0];
     struct sw_str why = {0};
-    if (r->found.n > 0) {
-        print_verdict(r, t, &why);
-        sw_str_puts(&why, ": ");
-        print_plan(r, t, &why);
-        why.len -= why.len > 0;
+    if (r->found.n == 0) {
+        return refuse_given(r);
     }
-    const sw_status st =
-        SW_FAIL(r->found.n > 0 && t->result == SW_MESH_MISSES ? SW_E_NOMEM : SW_E_CONFIG,
-                "none of %d plans on %d ranks fits; the nearest one %.*s", r->found.n,
-                r->choices.ranks, (int)why.len, sw_str_text(&why));
+    print_verdict(r, t, &why);
+    sw_str_puts(&why, ": ");
+    print_plan(r, t, &why);
+    why.len -= why.len > 0;
+    const sw_status st = SW_FAIL(t->result == SW_MESH_MISSES ? SW_E_NOMEM : SW_E_CONFIG,
+                                 "none of %d plans on %d ranks fits; the nearest one %.*s",
+                                 r->found.n, r->choices.ranks, (int)why.len, sw_str_text(&why));
     sw_str_fini(&why);
     return st;
 }

@@ -150,6 +150,17 @@ static void a_search_without_a_plan_names_the_nearest(void **state)
     assert_non_null(strstr(sw_error_message(), "is 16, but a node has 8 devices"));
 }
 
+static void given_values_that_contradict_each_other_are_named(void **state)
+{
+    (void)state;
+    sw_status st;
+    const char *sets[] = {"activation_checkpointing.cpu_checkpointing=true",
+                          "spillway.recompute=none"};
+    assert_null(search(sets, 2, &st));
+    assert_int_equal(st, SW_E_CONFIG);
+    assert_non_null(strstr(sw_error_message(), "gives: kept activations host, recompute none;"));
+}
+
 /* A batch that only a part of the ranks divides is that of meshes with a smaller data axis. */
 static void a_given_batch_needs_no_ranks(void **state)
 {
@@ -197,6 +208,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_best_plan_has_the_time_that_is_printed),
     cmocka_unit_test(others_lose_by_time_or_bytes),
     cmocka_unit_test(a_search_without_a_plan_names_the_nearest),
+    cmocka_unit_test(given_values_that_contradict_each_other_are_named),
     cmocka_unit_test(a_given_batch_needs_no_ranks),
     cmocka_unit_test(experts_stay_divided_as_configured),
 };
