@@ -35,12 +35,30 @@ static int64_t ranks_of(const struct run *run)
     return run->train.o.ranks > 0 ? run->train.o.ranks : 1;
 }
 
-/* Returns the exit status as diff does: 0 if they are the same, 1 if they differ, 2 for trouble. */
-static int show_difference(const struct command *command, const struct run *run, int argc)
+/* Whether a flag was given that is none of these, up to NULL. */
+static bool has_others(int argc, char **argv, const char *const *flags)
 {
+    for (int i = 1; i < argc; i++) {
+        const size_t len = strcspn(argv[i], "=");
+        bool is_known = strncmp(argv[i], "--", 2) != 0; /* a value */
+        for (int k = 0; flags[k] && !is_known; k++) {
+            is_known = strlen(flags[k]) == len && strncmp(flags[k], argv[i], len) == 0;
+        }
+        if (!is_known) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the exit status as diff does: 0 if they are the same, 1 if they differ, 2 for trouble. */
+static int show_difference(const struct command *command, const struct run *run, int argc,
+                           char **argv)
+{
+    static const char *const flags[] = {"--diff", "--json", NULL};
     char *out = NULL;
     bool same = false;
-    if (run->diff.n != 2 || argc > 4 + run->json) {
+    if (run->diff.n != 2 || has_others(argc, argv, flags)) {
         return cli_fail(command, CLI_REFUSED,
                         "--diff takes two files written by plan --json, and no other option but "
                         "--json");
@@ -54,12 +72,14 @@ static int show_difference(const struct command *command, const struct run *run,
 }
 
 /* The exit status is 1 if a judged run is missed. */
-static int show_published(const struct command *command, const struct run *run, int argc)
+static int show_published(const struct command *command, const struct run *run, int argc,
+                          char **argv)
 {
+    static const char *const flags[] = {"--published", "--accounting", "--picture", "--json", NULL};
     struct sw_plan_published wanted = run->published;
     bool missed = false;
     char *out = NULL;
-    if (argc > 3 + (wanted.accounting ? 2 : 0) + (run->picture ? 2 : 0) + run->json) {
+    if (has_others(argc, argv, flags)) {
         return cli_fail(command, CLI_REFUSED,
                         "--published takes no other options but --accounting, --picture and "
                         "--json");
@@ -557,10 +577,10 @@ int sw_cmd_plan(int argc, char **argv)
         "--published v100-512-zero-infinity-20T --picture page.html\n"};
     int status = cli_parse(&command, argc, argv, NULL);
     if (status < 0 && run.diff.n > 0) {
-        status = show_difference(&command, &run, argc);
+        status = show_difference(&command, &run, argc, argv);
     }
     if (status < 0 && run.published.id) {
-        status = show_published(&command, &run, argc);
+        status = show_published(&command, &run, argc, argv);
     }
     status = status < 0 ? check(&command, &run) : status;
     if (status < 0 && !add_edits(&run)) {
