@@ -75,10 +75,12 @@ static sw_status open_gpu(const char *name, const char *backend, const char *ind
 
 static const char *const backends[] = {"cuda", "hip"};
 
-/* The device that "auto" stands for on this machine. */
-static const char *choose(void)
+const char *sw_device_chosen(const char *name)
 {
     const char *asked = getenv("SPILLWAY_DEVICE");
+    if (strcmp(name, "auto") != 0) {
+        return name;
+    }
     if (asked && *asked && strcmp(asked, "auto") != 0) {
         return asked;
     }
@@ -94,7 +96,7 @@ static const char *choose(void)
 sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_device_place *place,
                             struct sw_device **out)
 {
-    name = strcmp(name, "auto") == 0 ? choose() : name;
+    name = sw_device_chosen(name);
     const struct sw_device_place alone = {0, 1, 1};
     const char *rest = after(name, "cpu");
     if (rest && (!*rest || strcmp(rest, "reference") == 0 || strcmp(rest, "onednn") == 0)) {

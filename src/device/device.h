@@ -196,6 +196,7 @@ struct sw_device { /* base class: first member of every implementation */
     /* SW_MEM_DEVICE bytes that were free at open: this rank's share if several ranks use the
      * device. 0 = the device uses the system's memory. */
     size_t memory_bytes;
+    size_t free_bytes; /* GPUs: what the driver said was free at open */
     /* Simulated devices: this rank's share of its host's memory and disks. disk_bytes 0 = the
      * host has no disks. */
     size_t host_bytes, disk_bytes;
@@ -248,6 +249,8 @@ struct sw_device_place {
  */
 sw_status sw_device_open_at(const char *name, int n_threads, const struct sw_device_place *place,
                             struct sw_device **out);
+/* Returns the device that "auto" stands for on this machine, and any other name as it is. */
+const char *sw_device_chosen(const char *name);
 /* place = NULL */
 sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out);
 void sw_device_close(struct sw_device *dev);

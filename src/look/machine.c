@@ -226,8 +226,9 @@ static sw_status take_device(struct machine *m, const struct sw_engine_facts *f)
         processors = atoi(at + strlen("processors:"));
     }
     d->processors = figure(m, processors, "counted");
-    d->memory = figure(m, m->sees_host ? memory / m->n_here : (double)f->device->memory_bytes,
-                       m->sees_host ? "its share of the host's memory" : "as the driver says");
+    d->memory =
+        figure(m, m->sees_host ? memory / m->n_here : (double)f->device->free_bytes,
+               m->sees_host ? "its share of the host's memory" : "free, as the driver says");
     m->c.host.processors = figure(m, (double)sysconf(_SC_NPROCESSORS_ONLN), "counted");
     m->c.host.memory = figure(m, memory, "as the system says");
     return SW_OK;
@@ -289,7 +290,7 @@ static sw_status measure_engine(struct machine *m, int dtype, sw_engine *e)
     return st;
 }
 
-/* Ranks of a host take its GPUs in turn. */
+/* Each rank of a host has a GPU of its own: the engine is alone, and would take the first one. */
 static sw_status open_engine(const struct machine *m, const char *config, sw_engine **out)
 {
     const char *path = m->wanted->disk ? m->wanted->disk : "";
@@ -300,7 +301,7 @@ static sw_status open_engine(const struct machine *m, const char *config, sw_eng
                                   .train.wanted = true,
                                   .plan.only = true};
     sw_str_printf(&folder, "zero_optimization.offload_optimizer.nvme_path=%s", path);
-    sw_str_puts(&device, m->wanted->device ? m->wanted->device : "auto");
+    sw_str_puts(&device, sw_device_chosen(m->wanted->device ? m->wanted->device : "auto"));
     if (strcmp(device.ptr, "cuda") == 0 || strcmp(device.ptr, "hip") == 0) {
         sw_str_printf(&device, ":%d", m->local);
     }

@@ -521,6 +521,7 @@ static int find_memory(struct gpu_device *dev, int n_sharing)
     size_t free_bytes = 0, total = 0;
     const int code = dev->module->memory(dev->index, &free_bytes, &total);
     char text[32];
+    dev->super.free_bytes = free_bytes;
     dev->super.memory_bytes = sw_gpu_share(free_bytes, n_sharing);
     snprintf(dev->what, sizeof dev->what, "%s:%d, %s (%s), %s free%s", dev->module->backend,
              dev->index, dev->facts.name, dev->facts.arch,

@@ -179,6 +179,11 @@ static void a_gpu_is_named_with_what_makes_its_products(void **state)
     assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "own", 1), 0);
     WANT(report("emu32"), "✓ emu32:0   ", "✗ products  by our own kernel", "SPILLWAY_GPU_BLAS");
     unsetenv("SPILLWAY_GPU_BLAS");
+    struct sw_device *dev = NULL;
+    assert_int_equal(sw_gpu_open("emu32", 0, 2, &dev), SW_OK);
+    assert_true(dev->free_bytes == (size_t)16 << 30);
+    assert_true(dev->memory_bytes == dev->free_bytes / 64 * 63 / 2); /* of two ranks */
+    sw_device_close(dev);
 }
 
 static int set_up(void **state)

@@ -77,6 +77,17 @@ static void a_library_of_the_back_end_is_assumed(void **state)
     unsetenv("SPILLWAY_GPU_BLAS");
 }
 
+static void auto_is_the_device_that_is_asked_for(void **state)
+{
+    (void)state;
+    assert_string_equal(sw_device_chosen("cpu"), "cpu");
+    setenv("SPILLWAY_DEVICE", "cuda", 1);
+    assert_string_equal(sw_device_chosen("auto"), "cuda");
+    assert_string_equal(sw_device_chosen("mock"), "mock");
+    unsetenv("SPILLWAY_DEVICE");
+    assert_string_not_equal(sw_device_chosen("auto"), "auto");
+}
+
 static void other_names_are_refused(void **state)
 {
     (void)state;
@@ -92,6 +103,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_memory_is_the_clusters),
     cmocka_unit_test(nothing_can_be_done_with_it),
     cmocka_unit_test(a_library_of_the_back_end_is_assumed),
+    cmocka_unit_test(auto_is_the_device_that_is_asked_for),
     cmocka_unit_test(other_names_are_refused),
 };
 
