@@ -166,6 +166,27 @@ static void print_row(const struct result *one, struct sw_str *out)
     sw_str_printf(out, " %-8s %s\n", sw_queue_name(one->theirs.bound), verdict_of(one));
 }
 
+static void print_assumed(const char *before, const struct pub_prediction *p, struct sw_str *out)
+{
+    if (p->assumed.len > 2) {
+        sw_str_printf(out, "%snot published, and assumed: %.*s\n", before, (int)p->assumed.len - 2,
+                      p->assumed.ptr);
+    }
+}
+
+/* Below a row of several: what was assumed, or why there is no figure. */
+static void print_reasons(const struct report *r, const struct result *one, struct sw_str *out)
+{
+    if (*one->why[0]) {
+        sw_str_printf(out, "  no prediction: %s\n", one->why[0]);
+    } else {
+        print_assumed("  ", &one->theirs, out);
+    }
+    if (r->wanted->ours && *one->why[1] && strcmp(one->why[0], one->why[1]) != 0) {
+        sw_str_printf(out, "  no plan of ours: %s\n", one->why[1]);
+    }
+}
+
 static void print_tiers(const struct pub_prediction *p, struct sw_str *out)
 {
     for (int t = 0; t < SW_TIER_COUNT; t++) {
@@ -260,10 +281,7 @@ static void print_details(const struct report *r, const struct result *one, stru
         print_setup(&run->setup, &run->ours, out);
     }
     print_fitted(one, out);
-    if (one->theirs.assumed.len > 2) {
-        sw_str_printf(out, "not published, and assumed: %.*s\n", (int)one->theirs.assumed.len - 2,
-                      one->theirs.assumed.ptr);
-    }
+    print_assumed("", &one->theirs, out);
     sw_str_printf(out, "published: %s%s%s%s\nsource: %s\n", run->reading, run->says ? "; " : "",
                   run->says ? run->says : "", "", run->source);
     if (run->note) {
@@ -298,6 +316,9 @@ static void print_text(const struct report *r, struct sw_str *out)
                   "predicted", "error", "ours", "bound");
     for (int i = 0; i < r->n; i++) {
         print_row(&r->results[i], out);
+        if (r->n > 1) {
+            print_reasons(r, &r->results[i], out);
+        }
     }
     if (r->n == 1) {
         print_details(r, &r->results[0], out);

@@ -443,6 +443,24 @@ static void our_accounting_has_our_settings(void **state)
     assert_true(step_of("megatron-2021", "ours.step_seconds") == ours);
 }
 
+static void a_group_says_what_is_assumed_and_why_there_is_no_figure(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    bool missed = true;
+    const struct sw_plan_published none = {.id = "v100-1", .ours = true};
+    assert_int_equal(sw_plan_published_text(&none, &missed, &text), SW_OK);
+    assert_false(missed);
+    assert_non_null(strstr(text, ": setup.rows: v100-1-zero3-offload-10B: the batch is not"));
+    assert_null(strstr(text, "no plan of ours")); /* for the same reason */
+    sw_text_free(text);
+    const struct sw_plan_published mi100 = {.id = "mi100"};
+    assert_int_equal(sw_plan_published_text(&mi100, &missed, &text), SW_OK);
+    assert_non_null(strstr(text, "\n  not published, and assumed: "));
+    assert_non_null(strstr(text, ": model: mi100-64-range: the model is not published"));
+    sw_text_free(text);
+}
+
 /* ---- all of them ---- */
 
 static void sum_errors(const struct pub_file *file, const char *group, const struct pub_fitted *as,
@@ -611,6 +629,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_is_not_published_is_searched),
     cmocka_unit_test(a_page_is_the_same_every_time),
     cmocka_unit_test(our_accounting_has_our_settings),
+    cmocka_unit_test(a_group_says_what_is_assumed_and_why_there_is_no_figure),
     cmocka_unit_test(groups_are_met_by_the_best_fit),
     cmocka_unit_test(the_bytes_that_others_count_give_their_capacities),
     cmocka_unit_test(our_plan_holds_what_others_held),
