@@ -11,6 +11,9 @@
 #                        tokens per step for which updating on the host adds at most a tenth
 #   gpu.sh many          with several GPUs: bytes per second of each exchange, as a ratio to those of nccl-tests (rccl-tests) if
 #                        they are in PATH; tokens/s at ZeRO stages 0 to 3 on all of them; launches of a step, captured and not
+#   gpu.sh predict       measure this machine into OUT/cluster-<date>.json; a step of GPT-2 124M and 1.5B as plan --predict
+#                        predicts it, over the measured one (0.90 to 1.10 is right): nothing offloaded, states on the host, all on
+#                        NVMe
 #   gpu.sh size          largest model that trains, without offloading, with the host and with a disk; PyTorch's largest
 # Variables: DEVICE (cuda), BUILD (build-gpu; built with the minimal preset if it has no program), STEPS (200), OUT
 # (bench/results), RANKS of "many" (one a GPU), DISK (a folder on a fast disk, /tmp), HOST_MEMORY (most of the free memory), LIMIT (530 seconds; later parts
@@ -31,11 +34,13 @@ file=$out/gpu-$what-$(date -u +%Y%m%d-%H%M%S).json
 # Sizes for a GPU; the emulation uses sizes that a CPU can handle.
 models=(gpt2:16 tinyllama-1.1b:8 gpt2-xl:8) reference=gpt2 offloaded=tinyllama-1.1b:8 seq=1024 product=8192 counted=10 few=3
 exchanged=$((256 << 20)) repeated=20 ranks=${RANKS:-$(nvidia-smi -L 2> /dev/null | wc -l)}
+predicted=("gpt2 12 768 50257 8" "gpt2-xl 48 1600 50257 4") # layers, width, vocabulary, micro-batch
 micro_batches=(2 4 8) short=(--steps 5 --seq-len 32) size=(--width "${WIDTH:-6144}" --vocab 50257 --seq-len 1024 --most-layers 400)
 case $device in
 emu*)
     models=(gpt2-tiny:2) reference=gpt2-tiny offloaded=gpt2-tiny:1 seq=16 product=64 counted=2 few=1
     exchanged=$((64 << 10)) repeated=2 ranks=${RANKS:-2}
+    predicted=("gpt2-tiny 2 64 512 1")
     micro_batches=(1 2 4) short=(--steps 2 --seq-len 8) size=(--width 64 --vocab 512 --seq-len 32 --most-layers 4)
     ;;
 esac
@@ -98,7 +103,8 @@ make_build() {
     say "building"
     SPILLWAY_MODULES=$(cd "$build" && pwd) # of programs that lie in folders of the build
     export SPILLWAY_MODULES
-    make_target spillway_program "$module" bench_train_gpt2 bench_capacity bench_exchange device_gpu_test
+    make_target spillway_program "$module" bench_train_gpt2 bench_capacity bench_exchange bench_predict \
+        device_gpu_test
     note built_s "$SECONDS"
     note date "$(text "$(date -u +%Y-%m-%dT%H:%MZ)")"
     note commit "$(text "$(git rev-parse --short HEAD 2> /dev/null)")"
@@ -398,6 +404,28 @@ size() {
     finish
 }
 
+predict() {
+    make_build
+    local cluster=${file/gpu-predict/cluster} line one name layers width vocab batch ratio
+    say "the cluster's file"
+    limited "$build/spillway" doctor --cluster "$cluster" --device "$device" --disk "$disk" > "$work/log" 2>&1 || n_bad=$((n_bad + 1))
+    note cluster "$(text "$(tail -n 1 "$work/log")")"
+    for line in "${predicted[@]}"; do
+        read -r name layers width vocab batch <<< "$line"
+        for one in memory states-cpu both-nvme; do
+            say "$name, $one"
+            limited env SPILLWAY_DEVICE="$device" "$build/bench/bench_predict" --only $one --path "$disk" --rounds 1 --repeats 0 \
+                --steps "$few" --layers "$layers" --width "$width" --vocab "$vocab" --batch "$batch" --tokens "$seq" > "$work/log" 2>&1 ||
+                echo "no time, or failed" >> "$work/log"
+            tail -n 2 "$work/log"
+            ratio=$(sed -n 's/.* median: .* ratio *//p' "$work/log")
+            note "$name, $one" "$(text "$(tail -n 1 "$work/log")")"
+            awk -v ratio="${ratio:-0}" 'BEGIN { exit !(ratio >= 0.9 && ratio <= 1.1) }' || n_bad=$((n_bad + 1))
+        done
+    done
+    finish
+}
+
 pack() {
     rm -rf "$cases"
     mkdir -p "$cases"
@@ -414,9 +442,9 @@ build)
     make_build
     finish
     ;;
-right | speed | offload | many | size) $what ;;
+right | speed | offload | many | predict | size) $what ;;
 *)
-    sed -n '3,19s/^# *//p' "$0" >&2
+    sed -n '3,22s/^# *//p' "$0" >&2
     exit 2
     ;;
 esac
