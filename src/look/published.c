@@ -183,7 +183,8 @@ static void print_reasons(const struct report *r, const struct result *one, stru
         print_assumed("  ", &one->theirs, out);
     }
     if (r->wanted->ours && *one->why[1] && strcmp(one->why[0], one->why[1]) != 0) {
-        sw_str_printf(out, "  no plan of ours: %s\n", one->why[1]);
+        sw_str_printf(out, "  no plan of ours: %.*s\n", (int)strcspn(one->why[1], ";"),
+                      one->why[1]);
     }
 }
 
