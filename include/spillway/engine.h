@@ -522,8 +522,9 @@ SW_API sw_status sw_save(sw_engine *engine, const char *folder,
 /*
  * sw_load - load the newest complete checkpoint of a folder, or a given checkpoint.
  *
- * Rank 0 chooses for all ranks. Each file is read once in full, in addition to loading, and
- * compared with its digest (run.load_unverified: no digests).
+ * A loaded checkpoint ends a step that is under way. Rank 0 chooses for all ranks. Each file is
+ * read once in full, in addition to loading, and compared with its digest (run.load_unverified: no
+ * digests).
  *
  * SW_PENDING   there is no checkpoint
  * SW_E_CONFIG  the checkpoint was written with other arithmetic; names every key that changed

@@ -270,7 +270,9 @@ void sw_executor_forget_read(struct sw_executor *ex)
 
 void sw_executor_forget_due(struct sw_executor *ex)
 {
-    ex->slots.is_due = false;
+    /* if a forward has run it, what was loaded is in the second slots */
+    ex->slots.late = ex->slots.is_renewed ? 1 - ex->slots.late : ex->slots.late;
+    ex->slots.is_due = ex->slots.is_renewed = false;
 }
 
 sw_status sw_executor_settle(struct sw_executor *ex, const struct sw_step_hooks *hooks, int32_t *at)

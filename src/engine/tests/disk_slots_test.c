@@ -3,9 +3,9 @@
 // COST 40
 // SLOW SPILLWAY_FAULTS=all
 // Steps whose disk fails once. With two slots a failed step has changed nothing: the checkpoint is
-// that of the step before, byte for byte. Repeating the step and continuing gives the bits of a run
-// without faults. With one slot the engine refuses to continue, and says why. SPILLWAY_FAULTS=all
-// covers ten times as many transfers.
+// that of the step before, byte for byte, also if that one is loaded first. Repeating the step and
+// continuing gives the bits of a run without faults. With one slot the engine refuses to continue,
+// and says why. SPILLWAY_FAULTS=all covers ten times as many transfers.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +51,7 @@ struct run {
     const struct way *way;
     struct sw_nvme_fault fault;
     int bad_rank;
+    bool loads;        /* after a failed step that has changed nothing, loads what was before it */
     const char *saves; /* folder that it saves to: at every step, or after a failed step */
     struct sw_transport transports[MOST_RANKS];
     /* results */
@@ -121,6 +122,8 @@ static void write_config(const struct way *way, char *text, size_t size)
 static sw_status look_behind(sw_engine *e, struct run *run, sw_status st)
 {
     const struct sw_save_options save = {.val_loss = NAN};
+    char path[128];
+    snprintf(path, sizeof path, "%s/%lld", want.saves, (long long)sw_engine_step(e));
     snprintf(run->message[e->data.rank], sizeof run->message[e->data.rank], "%s",
              sw_error_message());
     run->st[e->data.rank] = st;
@@ -128,11 +131,10 @@ static sw_status look_behind(sw_engine *e, struct run *run, sw_status st)
         run->failed_step = sw_engine_step(e);
     }
     if (e->progress.failed) {
-        char path[128];
         run->refused = sw_save(e, run->saves, &save) < 0 && one_step(e, run) < 0;
-        snprintf(path, sizeof path, "%s/%lld", want.saves, (long long)run->failed_step);
         return e->data.size > 1 ? SW_OK : sw_load(e, path);
     }
+    SW_TRY(run->loads ? sw_load(e, path) : SW_OK);
     return sw_save(e, run->saves, &save);
 }
 
@@ -254,7 +256,8 @@ static int meet(const struct way *way, bool two_slots)
     for (int bad = 0; bad < way->ranks; bad++) {
         bool met = true;
         for (int64_t at = 1; met && at < MOST_TRANSFERS; at += stride) {
-            run = (struct run){.way = way, .bad_rank = bad, .saves = saves[1]};
+            const bool loads = at / stride % 2 == 1;
+            run = (struct run){.way = way, .bad_rank = bad, .loads = loads, .saves = saves[1]};
             run.fault = (struct sw_nvme_fault){
                 .action = at % 2 ? SW_NVME_FAULT_EIO : SW_NVME_FAULT_ENOSPC, .at = at};
             run_once(&run);
