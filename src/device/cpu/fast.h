@@ -248,7 +248,7 @@ struct cpu_vector {
     /* block += part, both [m,n] */
     void (*accumulate_block)(float *block, int64_t ld, const float *part, int64_t ld_part,
                              int64_t m, int64_t n);
-    /* max[i] of a row of logits, and sum[i] of exp(x - max) over it */
+    /* max[i] of a row of logits, and sum[i] of exp(x - max) over it: 0 if all of them are -inf */
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
     /* out[i,j] = dsum (exp(x - lse_i) - smooth - hot (first_label + j == label_i)), times 1 - (x /

@@ -79,8 +79,9 @@ static void forward_row(const struct job *job, int64_t row)
         job->vector->cast(SW_F32, dtype, piece, logits_at(job, 0, row, v), 0, n);
         job->vector->softmax_stats(piece, n, 1, n, &max, &sum);
         const float peak = max > top ? max : top;
+        const float base = peak == -INFINITY ? 0 : peak;
         total += job->smoothing > 0 ? sum_of(piece, n) : 0;
-        mass = (v == 0 ? 0 : mass * expf(top - peak)) + sum * expf(max - peak);
+        mass = mass * expf(top - base) + sum * expf(max - base);
         top = peak;
         if (label >= v && label < v + n) {
             label_logit = piece[label - v];

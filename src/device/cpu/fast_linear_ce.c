@@ -480,8 +480,8 @@ static void merge_item(void *ctx, int64_t i_item, int i_worker)
             if (other > top) {
                 mass = mass * expf(top - other) + other_mass;
                 top = other;
-            } else {
-                mass += other_mass * expf(other - top);
+            } else { /* both may be -inf */
+                mass += other == top ? other_mass : other_mass * expf(other - top);
             }
         }
         if (after) {

@@ -206,11 +206,15 @@ static const struct loss_row {
     int64_t rows, vocab, width, chunk;
     double cap;
     bool bias;
-    int64_t every; /* one row in so many has a label; 0: four of five have */
-} loss_rows[] = {{5, 67, 9, 67, 3, false, 0},    {37, 130, 39, 50, 0, true, 0},
-                 {66, 521, 35, 200, 5, true, 0}, {3, 5, 1, 2, 0.5, true, 0},
-                 {4099, 3, 1, 2, 0, false, 0}, /* more rows than are processed at a time */
-                 {300, 131, 24, 60, 0, true, 7}, {6, 11, 5, 4, 0, true, 100}};
+    int64_t every;  /* one row in so many has a label; 0: four of five have */
+    int64_t masked; /* last words, whose bias is -inf */
+} loss_rows[] = {
+    {5, 67, 9, 67, 3, false, 0, 0},    {37, 130, 39, 50, 0, true, 0, 0},
+    {66, 521, 35, 200, 5, true, 0, 0}, {3, 5, 1, 2, 0.5, true, 0, 0},
+    {4099, 3, 1, 2, 0, false, 0, 0}, /* more rows than are processed at a time */
+    {300, 131, 24, 60, 0, true, 7, 0}, {6, 11, 5, 4, 0, true, 100, 0},
+    {37, 130, 39, 50, 0, true, 0, 31}, /* among the masked words is a whole chunk */
+};
 
 /* The row of the table above that is also cut into tiles, and into parts of 3 ranks: the first
  * part, and the last one, which has a row of padding. */
@@ -252,7 +256,7 @@ static void loss_inputs(struct op_case *c, enum sw_dtype dtype, const struct los
 {
     case_in(c, dtype, SW_SHAPE(1, row->rows, row->width), -1, 1);
     case_in(c, dtype, SW_SHAPE(n, row->width), -0.5, 0.5);
-    const int labels = case_in_ints(c, SW_SHAPE(row->rows), 0, row->vocab);
+    const int labels = case_in_ints(c, SW_SHAPE(row->rows), 0, row->vocab - row->masked);
     for (int64_t r = 0; r < row->rows; r++) {
         if (row->every > 0 ? (r + 1) % row->every != 0 : r % 5 == 3) {
             ((int32_t *)c->in[labels].view.data)[r] = -100;
@@ -267,6 +271,15 @@ static int64_t bias_rows(const struct op_case *c, const struct loss_row *row, in
     return c->op.attrs.linear_ce.whole > 0 ? n : row->vocab;
 }
 
+static void loss_bias(struct op_case *c, enum sw_dtype dtype, const struct loss_row *row, int64_t n)
+{
+    const int64_t rows = bias_rows(c, row, n);
+    void *bias = c->in[case_in(c, dtype, SW_SHAPE(rows), -1, 1)].view.data;
+    for (int64_t i = rows - row->masked; i < rows; i++) {
+        sw_store_f64(dtype, bias, i, -INFINITY);
+    }
+}
+
 bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant)
 {
     int64_t n;
@@ -278,7 +291,7 @@ bool case_linear_ce_more(struct op_case *c, enum sw_dtype dtype, int variant)
     c->slack = 2;
     loss_inputs(c, dtype, row, n);
     if (row->bias) {
-        case_in(c, dtype, SW_SHAPE(bias_rows(c, row, n)), -1, 1);
+        loss_bias(c, dtype, row, n);
     }
     if (tile->continues) {
         case_in(c, stat_of(dtype), SW_SHAPE(3, row->rows), 1, 2);
@@ -308,7 +321,7 @@ bool case_linear_ce_grad_more(struct op_case *c, enum sw_dtype dtype, int varian
     loss_inputs(c, dtype, row, n);
     case_in(c, stat_of(dtype), SW_SHAPE(row->rows), 4.5, 6);
     if (row->bias) {
-        case_in(c, dtype, SW_SHAPE(bias_rows(c, row, n)), -1, 1);
+        loss_bias(c, dtype, row, n);
     }
     int sum = -1;
     if (tile->continues) {
