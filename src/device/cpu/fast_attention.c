@@ -194,12 +194,12 @@ static int64_t columns_of(const struct operands *o)
     return group_of(o) * sw_ceil_div(o->t, CPU_COLUMN);
 }
 
-/* Items are smaller if there would be too few; no bit depends on that. */
+/* At least 1. Items are smaller if there would be too few; no bit depends on that. */
 static int64_t columns_per_item(const struct operands *o, int workers)
 {
     const int64_t all = columns_of(o) * o->batch * o->kv_heads;
     const int64_t fair = sw_ceil_div(all, (int64_t)ITEMS_PER_WORKER * workers);
-    return sw_min_i64(sw_min_i64(MOST_COLUMNS, columns_of(o)), fair);
+    return sw_max_i64(1, sw_min_i64(sw_min_i64(MOST_COLUMNS, columns_of(o)), fair));
 }
 
 static size_t forward_bytes(const struct cpu_attention_kernel *kernel, const struct operands *o,

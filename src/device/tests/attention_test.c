@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Errors that the fast kernels of attention must not make: leave a case to the reference, process
-// blocks of keys that no query of a block sees, leave workers idle when key heads are few, or let a
-// row depend on other rows. And the kernels in bf16 on models of their instructions.
+// blocks of keys that no query of a block sees, leave workers idle when key heads are few, fail if
+// there is no query, or let a row depend on other rows. And the kernels in bf16 on models of their
+// instructions.
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -169,6 +170,44 @@ static void test_few_key_heads_are_cut(void **state)
     assert_true(workspace_of(1, 1000) > workspace_of(1, 500));
     assert_int_equal(workspace_of(2, 1000), workspace_of(2, 500));
     assert_int_equal(workspace_of(7, 1000), workspace_of(7, 500));
+}
+
+/* No samples, then no queries. */
+static void test_no_query_has_no_result(void **state)
+{
+    enum { KEYS = 5, WIDE = 8 };
+    static const int64_t sizes[][2] = {{0, KEYS}, {1, 0}}; /* samples, queries */
+    static const enum sw_op_kind kinds[] = {SW_OP_ATTENTION, SW_OP_ATTENTION_GRAD};
+    for (int i = 0; i < 4; i++) {
+        const int64_t b = sizes[i % 2][0], t = sizes[i % 2][1];
+        const bool grad = kinds[i / 2] == SW_OP_ATTENTION_GRAD;
+        const struct sw_shape q = SW_SHAPE(b, t, WIDE), k = SW_SHAPE(b, KEYS, WIDE);
+        const struct sw_shape lse = SW_SHAPE(b, 2, t);
+        struct op_case c, out;
+        case_init(&c, kinds[i / 2], "attention of %d samples of %d queries", (int)b, (int)t);
+        c.op.attrs.attention = (struct sw_attention_attrs){.heads = 2, .kv_heads = 2, .scale = 0.5};
+        if (grad) {
+            case_in(&c, SW_F32, q, -1, 1);
+            case_in(&c, SW_F32, q, -1, 1);
+            case_in(&c, SW_F32, lse, -1, 1);
+        }
+        case_in(&c, SW_F32, q, -1, 1);
+        case_in(&c, SW_F32, k, -1, 1);
+        case_in(&c, SW_F32, k, -1, 1);
+        case_out(&c, SW_F32, q);
+        case_out(&c, SW_F32, grad ? k : lse);
+        if (grad) {
+            case_out(&c, SW_F32, k);
+        }
+        if (case_run(*state, &c, &out) < 0) {
+            fail_msg("%s: %s", c.name, sw_error_message());
+        }
+        for (int64_t e = 0; grad && e < b * KEYS * WIDE; e++) { /* dk: no query reads a key */
+            assert_true(((const float *)out.out[1].view.data)[e] == 0);
+        }
+        case_fini(&c);
+        case_fini(&out);
+    }
 }
 
 /* ---- a row by itself ---- */
@@ -416,6 +455,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_hidden_blocks_are_not_looked_at),
     cmocka_unit_test(test_gpus_do_not_look_at_hidden_blocks),
     cmocka_unit_test(test_few_key_heads_are_cut),
+    cmocka_unit_test(test_no_query_has_no_result),
     cmocka_unit_test(test_rows_do_not_depend_on_other_rows),
 #if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AVX512)
     cmocka_unit_test(test_models_are_the_instructions),
