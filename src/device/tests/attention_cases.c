@@ -66,6 +66,10 @@ static const struct row rows[] = {
     /* Slopes and positions of 16 bits: few and small, then some above 256. */
     {1, 6, 6, 4, 2, 3, PACKED, true, true, -1, 0, 0, 0, 2, RUNS, NO_BIAS},
     {1, 20, 300, 2, 1, 16, HEADS, true, false, 280, 0, 0.1, 1.5, 2, NONE, NO_BIAS},
+    /* More keys than the forward in 16 bits takes at a time: for queries after them, and for
+     * queries of which some see keys of one block and others of two. */
+    {1, 40, 1100, 2, 1, 64, APART, true, false, 1060, 0, 0.1, 0, false, NONE, NO_BIAS},
+    {1, 600, 600, 2, 1, 16, PACKED, true, true, -1, 540, 0, 0, false, SCATTERED, NO_BIAS},
 };
 
 /* A mask of left padding: under causality the first queries see nothing. Positions count the real
