@@ -209,11 +209,16 @@ static const struct loss_row {
     int64_t every;  /* one row in so many has a label; 0: four of five have */
     int64_t masked; /* last words, whose bias is -inf */
 } loss_rows[] = {
-    {5, 67, 9, 67, 3, false, 0, 0},    {37, 130, 39, 50, 0, true, 0, 0},
-    {66, 521, 35, 200, 5, true, 0, 0}, {3, 5, 1, 2, 0.5, true, 0, 0},
+    {5, 67, 9, 67, 3, false, 0, 0},
+    {37, 130, 39, 50, 0, true, 0, 0},
+    {66, 521, 35, 200, 5, true, 0, 0},
+    {3, 5, 1, 2, 0.5, true, 0, 0},
     {4099, 3, 1, 2, 0, false, 0, 0}, /* more rows than are processed at a time */
-    {300, 131, 24, 60, 0, true, 7, 0}, {6, 11, 5, 4, 0, true, 100, 0},
+    {300, 131, 24, 60, 0, true, 7, 0},
+    {6, 11, 5, 4, 0, true, 100, 0},
     {37, 130, 39, 50, 0, true, 0, 31}, /* among the masked words is a whole chunk */
+    /* a sum over all rows would be computed in chunks; one over those with a label is not */
+    {1000, 131, 24, 60, 0, true, 7, 0},
 };
 
 /* The row of the table above that is also cut into tiles, and into parts of 3 ranks: the first

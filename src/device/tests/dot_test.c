@@ -172,6 +172,7 @@ static void models_multiply(void **state)
 struct product {
     struct cpu_gemm gemm;
     int64_t piece;
+    int64_t n_terms; /* see struct cpu_dots_run */
     uint16_t *a, *b;
     float *before; /* or NULL */
 };
@@ -240,6 +241,7 @@ static float *multiply_all(const struct product *p, const struct cpu_dot_kernel 
                                      .b = p->b,
                                      .before = p->before,
                                      .n_rows = rows,
+                                     .n_terms = p->n_terms,
                                      .workspace = workspace,
                                      .sink = keep,
                                      .ctx = &result};
@@ -378,6 +380,46 @@ static void sums_continue(void **state)
     }
 }
 
+/* Terms from n_terms on, which are NaN, are left out; also if sums of all terms are computed in
+ * chunks, and those of the others are not. */
+static void terms_may_be_left_out(void **state)
+{
+    (void)state;
+    enum { M = 70, N = 150, K = 900 };
+    static const int64_t n_terms[] = {800, 512, 140};
+    for (int form = 0; form < 4; form++) {
+        struct product all;
+        open_product(&all, M, N, K, form);
+        for (size_t t = 0; t < SW_LEN(n_terms); t++) {
+            const struct cpu_gemm *g = &all.gemm;
+            for (int64_t k = n_terms[t]; k < K; k++) {
+                for (int64_t i = 0; i < M; i++) {
+                    all.a[g->ta ? k * g->lda + i : i * g->lda + k] = 0x7fc0;
+                }
+                for (int64_t j = 0; j < N; j++) {
+                    all.b[g->tb ? j * g->ldb + k : k * g->ldb + j] = 0x7fc0;
+                }
+            }
+            struct product some = all;
+            some.gemm.k = all.n_terms = n_terms[t];
+            some.n_terms = 0;
+            for (size_t i = 0; i < SW_LEN(pairs); i++) {
+                const bool is_model = pairs[i].kernel == pairs[i].model;
+                if (!usable(i) || (is_model && (form != 1 || n_terms[t] > 140))) {
+                    continue;
+                }
+                float *wanted = multiply_all(&some, pairs[i].kernel, 1, 1, M);
+                float *got = multiply_all(&all, pairs[i].kernel, 2, 2, M);
+                check_elements(&some, pairs[i].kernel, got);
+                assert_memory_equal(got, wanted, M * N * sizeof *got);
+                free(wanted);
+                free(got);
+            }
+        }
+        close_product(&all);
+    }
+}
+
 /* inf times the zeros of padding would be NaN. */
 static void padding_does_not_meet_infinity(void **state)
 {
@@ -448,6 +490,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(products_are_chains_of_steps),
     cmocka_unit_test(products_do_not_depend_on_blocks_workers_or_rows),
     cmocka_unit_test(sums_continue),
+    cmocka_unit_test(terms_may_be_left_out),
     cmocka_unit_test(padding_does_not_meet_infinity),
     cmocka_unit_test(streamed_results_are_those_of_ordinary_stores),
 };
