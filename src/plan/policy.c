@@ -53,13 +53,18 @@ bool sw_may_update_late(const struct sw_plan_options *options, const char **why)
     const struct sw_policy *p = &options->policy;
     const struct sw_update_facts *facts =
         options->rule ? sw_update_facts(options->rule->attrs.kind) : NULL;
+    const bool on_disk = p->states_tier == SW_TIER_DISK || p->params_tier == SW_TIER_DISK;
+    const bool all_leave =
+        p->states_tier != SW_TIER_DEVICE && (p->states_share <= 0 || p->states_share >= 1);
     const char *reason =
         !options->rule || options->clip <= 0 ? "without gradient_clipping, updates run in backward"
         : p->params_tier == SW_TIER_DEVICE   ? "parameters stay on the device"
-        : !p->two_slots                      ? "updates on the disk have one slot, not two"
-        : facts->reach != SW_REACH_ELEMENT   ? "the optimizer needs norms of whole parameters"
-        : options->stage_blocks              ? "stages of a pipeline begin backward in between"
-                                             : NULL;
+        : !on_disk                           ? "nothing is offloaded to a disk"
+        : !all_leave ? "optimizer states stay on the device (zero_optimization.offload_optimizer)"
+        : facts->reach != SW_REACH_ELEMENT ? "the optimizer needs norms of whole parameters"
+        : options->stage_blocks            ? "stages of a pipeline begin backward in between"
+        : !p->two_slots ? "updates on the disk have one slot (spillway.disk_slots 2 gives two)"
+                        : NULL;
     if (why) {
         *why = reason;
     }

@@ -44,6 +44,8 @@ struct run {
     const struct way *way;
     const char *update, *clip;
     bool between; /* does something between steps */
+    const char *const *sets;
+    int n_sets;
     float weights[MOST_ELEMS];
     double losses[STEPS], norms[STEPS];
     int64_t disk_in, disk_out; /* of the last step */
@@ -68,7 +70,7 @@ static sw_status open_engine(const struct run *run, sw_comm *comm, sw_engine **o
              B, run->clip, way->precision, test_folder(), test_folder(), way->optimizer,
              way->micro_batches, run->update, way->more, late && way->share > 0 ? way->share : 1);
     const struct sw_engine_options options = {
-        .config.text = config,
+        .config = {.text = config, .sets = run->sets, .n_sets = run->n_sets},
         .model = {.path = "gpt2-tiny", .vocab_size = V},
         .inputs.seq_len = T,
         .run = {.comm = comm, .verify = true},
@@ -332,16 +334,27 @@ static void stores_are_written_during_backward(void **state)
 static void what_cannot_wait_is_refused(void **state)
 {
     (void)state;
+    // clang-format off
     static const struct {
-        const char *optimizer, *clip, *more, *wanted;
+        const char *optimizer, *clip, *more, *wanted, *sets[2];
     } cases[] = {
-        {"AdamW", "0", "", "without gradient_clipping"},
-        {"Lamb", "1", "", "norms of whole parameters"},
-        {"AdamW", "1", ", \"disk_slots\": 1", "one slot"},
+        {"AdamW", "0", "", "without gradient_clipping", {NULL}},
+        {"Lamb", "1", "", "norms of whole parameters", {NULL}},
+        {"AdamW", "1", ", \"disk_slots\": 1", "spillway.disk_slots 2", {NULL}},
+        {"AdamW", "1", "", "spillway.disk_slots 2", {"zero_optimization.offload_param.device=cpu"}},
+        {"AdamW", "1", "", "offloaded to a disk", {"zero_optimization.offload_param.device=cpu",
+         "zero_optimization.offload_optimizer.device=cpu"}},
+        {"AdamW", "1", "", "zero_optimization.offload_optimizer",
+         {"zero_optimization.offload_optimizer.ratio=0.5"}},
     };
+    // clang-format on
     for (size_t i = 0; i < SW_LEN(cases); i++) {
         const struct way way = {bf16, cases[i].optimizer, cases[i].more, 1, 1, false, 0};
-        const struct run run = {.way = &way, .update = "next_forward", .clip = cases[i].clip};
+        const struct run run = {.way = &way,
+                                .update = "next_forward",
+                                .clip = cases[i].clip,
+                                .sets = cases[i].sets,
+                                .n_sets = !!cases[i].sets[0] + !!cases[i].sets[1]};
         sw_engine *e = NULL;
         assert_int_equal(open_engine(&run, NULL, &e), SW_E_CONFIG);
         assert_non_null(strstr(sw_error_message(), "spillway.clipped_update"));
