@@ -227,17 +227,24 @@ static sw_status plan_in_one_slot(struct sw_engine *e)
 }
 
 /* Without a budget the disk itself decides whether two slots fit. All ranks get two slots, or all
- * get one. */
+ * get one. Updates within the next forward need two. */
 static sw_status open_executor(struct sw_engine *e, struct sw_executor_options options)
 {
     bool full = false;
     options.disk_full = &full;
     const sw_status st = sw_executor_open(e->plan, e->device, &options, &e->executor);
-    if (!e->plan->update.two_slots || e->config->spillway.disk_slots == 2) {
-        return st;
-    }
     char message[1024];
     snprintf(message, sizeof message, "%s", full ? sw_error_message() : "another rank's disk");
+    if (full && e->plan->update.in_forward) {
+        return SW_FAIL(st,
+                       "%s; a smaller spillway.next_forward_share, or spillway.clipped_update "
+                       "\"end\", needs less",
+                       message);
+    }
+    if (!e->plan->update.two_slots || e->plan->update.in_forward ||
+        e->config->spillway.disk_slots == 2) {
+        return st;
+    }
     SW_TRY(is_any(e, full, "the room for states", &full));
     if (!full) {
         return st;

@@ -427,21 +427,34 @@ static void a_full_disk_decides(void **state)
             assert_memory_equal(run.weights, want.weights, sizeof want.weights);
         }
     }
-    char config[2048];
-    struct way way = {bf16, "0", "AdamW", "horizontal", "nvme", ", \"disk_slots\": 2", false,
-                      1,    1,   1};
-    write_config(&way, config, sizeof config);
-    const struct sw_engine_options options = {.config.text = config,
-                                              .model.path = model_path,
-                                              .inputs.seq_len = T,
-                                              .seed = 5,
-                                              .train.wanted = true};
-    sw_engine *e = NULL;
-    assert_int_equal(sw_fault_set("preallocate:1:enospc"), SW_OK);
-    assert_int_equal(sw_initialize(&options, &e), SW_E_NOMEM);
-    snprintf(text, sizeof text, "%s", sw_error_message());
-    assert_non_null(strstr(text, test_folder()));
-    assert_int_equal(sw_fault_set(NULL), SW_OK);
+}
+
+/* A plan that needs two slots fails with the error of the disk. */
+static void a_full_disk_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *clip, *more, *helps;
+    } cases[] = {{"0", ", \"disk_slots\": 2", ""},
+                 {"0.5", ", \"clipped_update\": \"next_forward\"", "spillway.next_forward_share"}};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        const struct way way = {
+            bf16, cases[i].clip, "AdamW", "horizontal", "nvme", cases[i].more, false, 1, 1, 1};
+        char config[2048];
+        write_config(&way, config, sizeof config);
+        const struct sw_engine_options options = {.config.text = config,
+                                                  .model.path = model_path,
+                                                  .inputs.seq_len = T,
+                                                  .seed = 5,
+                                                  .train.wanted = true};
+        sw_engine *e = NULL;
+        assert_int_equal(sw_fault_set("preallocate:1:enospc"), SW_OK);
+        assert_int_equal(sw_initialize(&options, &e), SW_E_NOMEM);
+        assert_non_null(strstr(sw_error_message(), test_folder()));
+        assert_non_null(strstr(sw_error_message(), "no space for"));
+        assert_non_null(strstr(sw_error_message(), cases[i].helps));
+        assert_int_equal(sw_fault_set(NULL), SW_OK);
+    }
 }
 
 static int set_up(void **state)
@@ -464,6 +477,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(in_place_it_is_the_last),
     cmocka_unit_test(the_budget_decides),
     cmocka_unit_test(a_full_disk_decides),
+    cmocka_unit_test(a_full_disk_is_named),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up, .teardown = tear_down};
