@@ -344,7 +344,7 @@ static void name_kernel_set(struct cpu_device *cpu)
     }
     char more[96];
     const struct cpu_dot_kernel *dots = sw_cpu_dot_kernel(cpu);
-    const char *bf16 = dots ? dots->name : cpu->isa >= CPU_AVX512_BF16 ? "native" : "converted";
+    const char *bf16 = dots ? dots->name : sw_cpu_dnnl_takes(cpu, SW_BF16) ? "native" : "converted";
     sw_cpu_fast_describe(cpu, more, sizeof more);
     snprintf(cpu->kernel_set, sizeof cpu->kernel_set, "cpu %s v%d%s%s bf16:%s%s%s",
              sw_cpu_isa_name(cpu->isa), FAST_ROWS,

@@ -13,6 +13,11 @@
 #include "device/cpu/fast.h"
 #include "support/test.h"
 
+#if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AVX512)
+enum { HAS_OWN_VDPBF16 = true };
+#else
+enum { HAS_OWN_VDPBF16 = false };
+#endif
 #if defined(__x86_64__) && !defined(SPILLWAY_WITHOUT_AMX)
 enum { HAS_OWN_AMX = true };
 #else
@@ -36,6 +41,22 @@ static void amx_is_named_where_something_uses_it(void **state)
     assert_int_equal(strstr(all.kernel_set, "onednn") != NULL, SW_HAVE_DNNL);
     assert_null(strstr(none.kernel_set, "amx"));
     assert_int_equal(strcmp(all.kernel_set, none.kernel_set) == 0, !SW_HAVE_DNNL);
+}
+
+/* Intel's processors have no own products by VDPBF16PS, and a limit leaves out the library's. */
+static void bf16_is_native_where_a_kernel_takes_it(void **state)
+{
+    (void)state;
+    const enum cpu_isa limit = CPU_AVX512_BF16;
+    struct cpu_device own = {.fast_vdpbf16 = true}, all = {0}, limited = {0}, older = {0};
+    sw_cpu_use(&own, CPU_AMX_BF16, true, &limit);
+    sw_cpu_use(&all, CPU_AVX512_BF16, false, NULL);
+    sw_cpu_use(&limited, CPU_AMX_BF16, true, &limit);
+    sw_cpu_use(&older, CPU_AVX512, false, NULL);
+    assert_int_equal(strstr(own.kernel_set, "bf16:converted") == NULL, HAS_OWN_VDPBF16);
+    assert_int_equal(strstr(all.kernel_set, "bf16:native") != NULL, SW_HAVE_DNNL);
+    assert_non_null(strstr(limited.kernel_set, "bf16:converted"));
+    assert_non_null(strstr(older.kernel_set, "bf16:converted"));
 }
 
 /* Checkpoints of either choice have other bits: the name says which one it is. */
@@ -293,6 +314,7 @@ static void a_signal_during_a_product_is_handled_on_the_stack(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(amx_is_named_where_something_uses_it),
     cmocka_unit_test(large_f32_products_are_own_ones_on_amx),
+    cmocka_unit_test(bf16_is_native_where_a_kernel_takes_it),
     cmocka_unit_test(a_limit_leaves_amx_out),
     cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
     cmocka_unit_test(a_known_grid_still_needs_room_when_it_is_opened),
