@@ -315,7 +315,7 @@ struct sw_cpu_report {
     char cpu[128]; /* model name */
     char isa[256]; /* the instruction sets found and used */
     int n_threads;
-    bool leaves_amx; /* the processor has AMX, and this build no kernels for it */
+    const char *without_amx; /* why AMX is not used although the processor has it; NULL */
     struct {
         enum sw_dtype dtype;
         /* measured, one thread, operands in registers: the largest of the instructions in use */

@@ -74,10 +74,8 @@ static void print_processor(const struct sw_cpu_report *report, const char *kern
                       sw_dtype_name(report->peak[i].dtype), report->peak[i].register_gflops,
                       report->peak[i].unit, report->peak[i].product_gflops, report->peak[i].path);
     }
-    if (report->leaves_amx) {
-        sw_str_puts(text,
-                    "amx      found, but this build has no kernels for it: they need gcc 11 or "
-                    "clang 12 and -DSPILLWAY_AVX512=ON\n");
+    if (report->without_amx) {
+        sw_str_printf(text, "amx      found, but %s\n", report->without_amx);
     }
     for (size_t i = 0; i < SW_LEN(report->kernel); i++) {
         sw_str_printf(text, "%-8s", i == 0 ? "by op" : "");

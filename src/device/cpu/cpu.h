@@ -16,6 +16,8 @@ bool sw_cpu_isa_parse(const char *text, enum cpu_isa *out);
  * for. Asks the system once for the process for the tiles of AMX. amx_bf16: the processor has them,
  * whatever the build. */
 enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16);
+/* The processor has AMX for bf16, and the operating system does not let this process use it. */
+bool sw_cpu_isa_amx_is_withheld(void);
 /* Does VDPBF16PS run at the rate of fp32 multiply-adds, for twice as many terms? True for AMD. On
  * Intel's processors with AMX it runs at half that rate. */
 bool sw_cpu_isa_fast_vdpbf16(void);

@@ -57,6 +57,21 @@ static uint64_t saved_registers(void)
     return (uint64_t)high << 32 | low;
 }
 
+/* Asks the operating system for the tiles of AMX. */
+static bool is_granted_amx(uint64_t saved)
+{
+    return (saved & XCR0_AMX) == XCR0_AMX &&
+           syscall(SYS_arch_prctl, ARCH_REQUEST_XSTATE, XSTATE_TILE_DATA) == 0;
+}
+
+bool sw_cpu_isa_amx_is_withheld(void)
+{
+    unsigned a, b, c, d;
+    const bool saves = __get_cpuid(1, &a, &b, &c, &d) && bit(c, 27 /* osxsave */);
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && bit(d, 22) && bit(d, 24) &&
+           !(saves && is_granted_amx(saved_registers()));
+}
+
 enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
 {
     unsigned a, b, c, d, b7, c7, d7;
@@ -78,8 +93,7 @@ enum cpu_isa sw_cpu_isa_detect(bool *amx_bf16)
     if (!__get_cpuid_count(7, 1, &a71, &b, &c, &d) || !bit(a71, 5 /* avx512_bf16 */)) {
         return CPU_AVX512;
     }
-    *amx_bf16 = bit(d7, 22) && bit(d7, 24) && (saved & XCR0_AMX) == XCR0_AMX &&
-                syscall(SYS_arch_prctl, ARCH_REQUEST_XSTATE, XSTATE_TILE_DATA) == 0;
+    *amx_bf16 = bit(d7, 22) && bit(d7, 24) && is_granted_amx(saved);
     return *amx_bf16 && HAS_AMX_KERNELS ? CPU_AMX_BF16 : CPU_AVX512_BF16;
 }
 
@@ -93,6 +107,11 @@ bool sw_cpu_isa_fast_vdpbf16(void)
 #else
 
 bool sw_cpu_isa_fast_vdpbf16(void)
+{
+    return false;
+}
+
+bool sw_cpu_isa_amx_is_withheld(void)
 {
     return false;
 }

@@ -285,7 +285,12 @@ sw_status sw_device_cpu_report(struct sw_device *dev, struct sw_cpu_report *out)
         SW_TRY(measure_product(dev, dtypes[i], report.peak[i].path, sizeof report.peak[i].path,
                                &report.peak[i].product_gflops));
     }
-    report.leaves_amx = amx && found < CPU_AMX_BF16;
+    report.without_amx = sw_cpu_isa_amx_is_withheld()
+                             ? "the operating system does not let this process use it"
+                         : amx && found < CPU_AMX_BF16
+                             ? "this build has no kernels for it: they need gcc 11 or clang 12 and "
+                               "-DSPILLWAY_AVX512=ON"
+                             : NULL;
     measure_bf16(cpu, &report);
     name_kernels(dev, &report);
     SW_TRY(measure_copy(cpu, &report.copy_gb_s));

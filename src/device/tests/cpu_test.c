@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernel selection by processor features, including processors that are not present.
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,6 +121,49 @@ static void a_limit_leaves_amx_out(void **state)
     sw_cpu_use(&plain, CPU_AVX2, false, &newest);
     assert_true(plain.isa == CPU_AVX2 && !plain.is_limited);
 }
+
+#if defined(SYS_arch_prctl)
+
+/* From now on the system refuses what arch_prctl asks for. */
+static bool refuse_registers(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_arch_prctl, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {SW_LEN(code), code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void amx_that_the_system_withholds_is_found(void **state)
+{
+    (void)state;
+    enum { NOT_REFUSED = 77 };
+    bool amx;
+    int status;
+    sw_cpu_isa_detect(&amx);
+    assert_false(amx && sw_cpu_isa_amx_is_withheld());
+    const pid_t child = fork();
+    if (child == 0 && !refuse_registers()) {
+        _exit(NOT_REFUSED);
+    } else if (child == 0) {
+        bool left;
+        _exit(sw_cpu_isa_detect(&left) < CPU_AMX_BF16 && !left &&
+                      sw_cpu_isa_amx_is_withheld() == amx
+                  ? 0
+                  : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (!amx || (WIFEXITED(status) && WEXITSTATUS(status) == NOT_REFUSED)) {
+        skip();
+    }
+    assert_int_equal(status, 0);
+}
+
+#endif
 
 /* Bytes of this process's address space. */
 static rlim_t mapped(void)
@@ -316,6 +365,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(large_f32_products_are_own_ones_on_amx),
     cmocka_unit_test(bf16_is_native_where_a_kernel_takes_it),
     cmocka_unit_test(a_limit_leaves_amx_out),
+#if defined(SYS_arch_prctl)
+    cmocka_unit_test(amx_that_the_system_withholds_is_found),
+#endif
     cmocka_unit_test(a_product_of_onednn_without_room_names_the_limit),
     cmocka_unit_test(a_known_grid_still_needs_room_when_it_is_opened),
     cmocka_unit_test(a_grid_that_was_remembered_is_that_of_its_product),
