@@ -386,10 +386,13 @@ sw_status sw_device_open_cpu(const struct sw_cpu_options *options, struct sw_dev
     cpu->fast_vdpbf16 = sw_cpu_isa_fast_vdpbf16();
     sw_cpu_use(cpu, found, amx_bf16, max_isa ? &limit : NULL);
     if (options->by_library && !sw_cpu_dnnl_takes(cpu, SW_F32)) {
+        const char *below = cpu->is_limited ? max_isa : "none";
         sw_free(cpu);
         return SW_FAIL(SW_E_UNSUP,
-                       "device cpu: kernels \"onednn\" need a build with oneDNN, a processor with "
-                       "AVX-512 and no limit of the instruction set; wanted: kernels \"fast\"");
+                       "device cpu: kernels \"onednn\" need a build with oneDNN (found: %s), a "
+                       "processor with AVX-512 (found: %s) and no limit of the instruction set "
+                       "below the processor's (found: %s); wanted: kernels \"fast\"",
+                       SW_HAVE_DNNL ? "yes" : "no", sw_cpu_isa_name(found), below);
     }
     cpu->known_grids = sw_alloc_zero("device", CPU_KNOWN_GRIDS, sizeof *cpu->known_grids);
     const sw_status st = cpu->known_grids

@@ -122,6 +122,23 @@ static void a_limit_leaves_amx_out(void **state)
     assert_true(plain.isa == CPU_AVX2 && !plain.is_limited);
 }
 
+static void a_refusal_of_onednn_has_what_was_found(void **state)
+{
+    (void)state;
+    bool amx;
+    char found[64];
+    struct sw_device *dev;
+    const enum cpu_isa isa = sw_cpu_isa_detect(&amx);
+    const struct sw_cpu_options options = {
+        .n_threads = 1, .max_isa = "portable", .by_library = true};
+    assert_int_equal(sw_device_open_cpu(&options, &dev), SW_E_UNSUP);
+    assert_non_null(strstr(sw_error_message(), SW_HAVE_DNNL ? "(found: yes)" : "(found: no)"));
+    snprintf(found, sizeof found, "(found: %s)", sw_cpu_isa_name(isa));
+    assert_non_null(strstr(sw_error_message(), found));
+    assert_non_null(
+        strstr(sw_error_message(), isa > CPU_PORTABLE ? "(found: portable)" : "(found: none)"));
+}
+
 #if defined(SYS_arch_prctl)
 
 /* From now on the system refuses what arch_prctl asks for. */
@@ -365,6 +382,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(large_f32_products_are_own_ones_on_amx),
     cmocka_unit_test(bf16_is_native_where_a_kernel_takes_it),
     cmocka_unit_test(a_limit_leaves_amx_out),
+    cmocka_unit_test(a_refusal_of_onednn_has_what_was_found),
 #if defined(SYS_arch_prctl)
     cmocka_unit_test(amx_that_the_system_withholds_is_found),
 #endif
