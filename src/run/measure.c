@@ -12,8 +12,6 @@
 #include "run/queues.h"
 #include "run/swap.h"
 
-#define DEADLINE_S 600.0
-
 enum {
     BUFFER = 64 << 20,
     MOST_FILE = 128 << 20,
@@ -45,19 +43,14 @@ static void make_ascending(struct sw_rate_curve *curve)
 
 /* ---- copies ---- */
 
-/* Cost of one copy of each size, one at a time. `to` and `from` have BUFFER bytes. */
-static sw_status time_copies(struct sw_device *dev, struct sw_stream_queue *on, void *to,
-                             const void *from, int ranks, struct sw_rate_curve *curve)
+/* Cost of one copy of each size, one at a time. */
+static sw_status time_copies(struct sw_copier *c, bool in, int ranks, struct sw_rate_curve *curve)
 {
     for (int k = 0; k < SW_CURVE_POINTS; k++) {
-        const size_t bytes = (size_t)sizes[k];
-        size_t at = 0;
         int64_t n = 0;
         const struct sw_stopwatch begin = sw_stopwatch_start();
-        do { /* cycles through memory, since what a step copies is in no cache */
-            SW_TRY(sw_device_copy(dev, on, (char *)to + at, (const char *)from + at, bytes));
-            SW_TRY(dev->ops->stream_wait(dev, on));
-            at = at + 2 * bytes > BUFFER ? 0 : at + bytes;
+        do {
+            SW_TRY(sw_copier_copy(c, in, (size_t)sizes[k]));
             n++;
         } while (sw_now_s() - begin.wall < enough_s);
         struct sw_cost cost = sw_stopwatch_cost(&begin, ranks);
@@ -72,22 +65,12 @@ static sw_status time_copies(struct sw_device *dev, struct sw_stream_queue *on, 
 static sw_status measure_copies(struct measuring *m, struct sw_device *dev,
                                 struct sw_speeds *speeds)
 {
-    void *mem[2] = {NULL, NULL};
-    struct sw_stream_queue *on = NULL;
-    sw_status st = SW_OK;
-    SW_TRY(dev->ops->stream_open(dev, &on));
-    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_HOST, BUFFER, &mem[0]));
-    SW_TRY_OR(close, sw_device_alloc(dev, SW_MEM_DEVICE, BUFFER, &mem[1]));
-    memset(mem[0], 1, BUFFER);
-    SW_TRY_OR(close, sw_device_copy(dev, on, mem[1], mem[0], BUFFER));
-    SW_TRY_OR(close, time_copies(dev, on, mem[1], mem[0], m->options->n_devices,
-                                 &speeds->curves[SW_CURVE_COPY_IN]));
-    SW_TRY_OR(close, time_copies(dev, on, mem[0], mem[1], m->options->n_devices,
-                                 &speeds->curves[SW_CURVE_COPY_OUT]));
-close:
-    sw_device_free(dev, SW_MEM_HOST, mem[0], BUFFER);
-    sw_device_free(dev, SW_MEM_DEVICE, mem[1], BUFFER);
-    dev->ops->stream_close(dev, on);
+    const int ranks = m->options->n_devices;
+    struct sw_copier c;
+    sw_status st = sw_copier_open(dev, &c);
+    st = st < 0 ? st : time_copies(&c, true, ranks, &speeds->curves[SW_CURVE_COPY_IN]);
+    st = st < 0 ? st : time_copies(&c, false, ranks, &speeds->curves[SW_CURVE_COPY_OUT]);
+    sw_copier_close(&c);
     return st;
 }
 
@@ -249,11 +232,11 @@ static sw_status time_both(const struct measuring *m, const struct stream *strea
     if (2 * b.stream.each > b.stream.bytes) {
         return SW_OK;
     }
-    SW_TRY(sw_threads_run(2, DEADLINE_S, run_half, &b));
+    SW_TRY(sw_threads_run(2, SW_MEASURE_DEADLINE_S, run_half, &b));
     const double reads = b.share[0], writes = b.share[1];
     speeds->disk_share = (struct sw_disk_share){fmin(1, reads), fmin(1, writes)};
     atomic_store(&b.stop, false);
-    SW_TRY(sw_threads_run(3, DEADLINE_S, run_half, &b));
+    SW_TRY(sw_threads_run(3, SW_MEASURE_DEADLINE_S, run_half, &b));
     speeds->disk_beside =
         (struct sw_disk_share){fmin(1, b.share[0] / reads), fmin(1, b.share[1] / writes)};
     return SW_OK;
@@ -573,7 +556,8 @@ static sw_status measure_memory(int ranks, struct sw_speeds *speeds)
     const int n =
         (int)sw_cpu_count() < SW_THREAD_RANKS_MAX ? (int)sw_cpu_count() : SW_THREAD_RANKS_MAX;
     struct copying c = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    SW_TRY(n > 1 ? sw_threads_run(n, DEADLINE_S, copy_memory, &c) : copy_memory(&c, NULL));
+    SW_TRY(n > 1 ? sw_threads_run(n, SW_MEASURE_DEADLINE_S, copy_memory, &c)
+                 : copy_memory(&c, NULL));
     speeds->bandwidth = c.bytes_per_s / ranks;
     return SW_OK;
 }
@@ -737,7 +721,8 @@ static sw_status measure_wake(const struct measuring *m, struct sw_speeds *speed
     const int64_t cores = sw_min_i64((int64_t)sw_cpu_count(), SW_THREAD_RANKS_MAX);
     const int n = (int)sw_max_i64(cores, options->n_devices);
     atomic_init(&r.n_left, options->n_devices);
-    return n > 1 ? sw_threads_run(n, DEADLINE_S, ring_or_compute, &r) : ring_or_compute(&r, NULL);
+    return n > 1 ? sw_threads_run(n, SW_MEASURE_DEADLINE_S, ring_or_compute, &r)
+                 : ring_or_compute(&r, NULL);
 }
 
 /* Queues share the memory that they all reach. Those of a GPU have its own beside the host's. */
@@ -812,10 +797,11 @@ sw_status sw_speeds_measure(const struct sw_plan *plan, const struct sw_measure_
 {
     struct measuring m = {.plan = plan, .options = options, .speeds = speeds};
     find_wanted(&m);
-    SW_TRY(options->n_devices > 1 ? sw_threads_run(options->n_devices, DEADLINE_S, measure_rank, &m)
-                                  : measure_rank(&m, options->comm));
+    SW_TRY(options->n_devices > 1
+               ? sw_threads_run(options->n_devices, SW_MEASURE_DEADLINE_S, measure_rank, &m)
+               : measure_rank(&m, options->comm));
     if (m.exchanges && options->ranks > 1 && options->ranks <= SW_THREAD_RANKS_MAX) {
-        SW_TRY(sw_threads_run(options->ranks, DEADLINE_S, exchange_rank, &m));
+        SW_TRY(sw_threads_run(options->ranks, SW_MEASURE_DEADLINE_S, exchange_rank, &m));
     }
     for (int c = SW_CURVE_READ; c <= SW_CURVE_ROW; c++) {
         /* scales to ranks that did not take part in the measurement */

@@ -6,6 +6,8 @@
 
 #include "run/run.h"
 
+#define SW_MEASURE_DEADLINE_S 600.0 /* for threads that measure together */
+
 /* Elapsed time, and time of all processors, since the start. */
 struct sw_stopwatch {
     double wall, processor;
@@ -25,6 +27,23 @@ sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, st
  * seconds: [ranks, n] of consecutive spans; overwritten. until: [n] number of spans that all ranks
  * must have done before the span after that one begins, 0 to its number + 1 */
 double sw_slowest_over_mean(double *seconds, const size_t *until, size_t n, int ranks);
+
+/* ---- copier.c ---- */
+
+/* Copies between two buffers, through memory that is in no cache: what a step copies is in none. */
+struct sw_copier {
+    struct sw_device *dev;
+    struct sw_stream_queue *on;
+    char *host, *device;
+    size_t at;
+};
+/* Close it also after a failure. */
+sw_status sw_copier_open(struct sw_device *dev, struct sw_copier *out);
+void sw_copier_close(struct sw_copier *c);
+/* Copies into the device or out of it, and waits. bytes: at most 32 MiB */
+sw_status sw_copier_copy(struct sw_copier *c, bool in, size_t bytes);
+
+/* ---- time_kernels.c, time_yield.c ---- */
 
 /* Kernels beside jobs of another thread. */
 struct sw_kernels_beside {

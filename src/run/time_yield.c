@@ -3,14 +3,12 @@
 // processors and memory costs them. A job that begins interrupts a thread of a kernel, and the
 // kernel's other threads wait for that one.
 #include <math.h>
-#include <string.h>
 #include <time.h>
 
 #include "run/measure.h"
 
-enum { BUFFER = 64 << 20, LEAST = 64 << 10, MOST = 8 << 20 };
+enum { LEAST = 64 << 10, MOST = 8 << 20 };
 static const double alone_s = 0.05, beside_s = 0.7;
-#define DEADLINE_S 600.0
 
 struct measuring {
     const struct sw_plan *plan;
@@ -27,25 +25,20 @@ struct measuring {
     double seconds; /* of copies and the pauses between them */
 };
 
-/* Copies in and out in turns, through memory that is in no cache. */
-struct copier {
-    struct sw_device *dev;
-    struct sw_stream_queue *on;
-    char *mem[2];
-    size_t bytes, at;
+/* Copies in and out in turns. */
+struct copies {
+    struct sw_copier copier;
+    size_t bytes;
     int64_t n;
 };
 
-static sw_status copy_one(struct copier *c)
+static sw_status copy_one(struct copies *c)
 {
-    const int to = c->n++ % 2 == 0;
-    SW_TRY(sw_device_copy(c->dev, c->on, c->mem[to] + c->at, c->mem[!to] + c->at, c->bytes));
-    c->at = c->at + 2 * c->bytes > BUFFER ? 0 : c->at + c->bytes;
-    return c->dev->ops->stream_wait(c->dev, c->on);
+    return sw_copier_copy(&c->copier, c->n++ % 2 == 0, c->bytes);
 }
 
 /* Seconds of one copy, without kernels. */
-static sw_status copy_alone(struct copier *c, double *out)
+static sw_status copy_alone(struct copies *c, double *out)
 {
     const double begin = sw_now_s();
     do {
@@ -58,7 +51,7 @@ static sw_status copy_alone(struct copier *c, double *out)
 
 /* Copies, and sleeps for as long as a copy takes after each one, as a queue that waits for its
  * jobs. */
-static sw_status copy_beside(struct copier *c, double alone, double *copying)
+static sw_status copy_beside(struct copies *c, double alone, double *copying)
 {
     const struct timespec pause = {0, (long)(fmin(alone, 0.5) * 1e9)};
     const double begin = sw_now_s();
@@ -72,34 +65,12 @@ static sw_status copy_beside(struct copier *c, double alone, double *copying)
     return SW_OK;
 }
 
-static sw_status open_copier(struct copier *c)
-{
-    void *mem[2] = {NULL, NULL};
-    SW_TRY(c->dev->ops->stream_open(c->dev, &c->on));
-    SW_TRY(sw_device_alloc(c->dev, SW_MEM_HOST, BUFFER, &mem[0]));
-    c->mem[0] = mem[0];
-    SW_TRY(sw_device_alloc(c->dev, SW_MEM_DEVICE, BUFFER, &mem[1]));
-    c->mem[1] = mem[1];
-    memset(mem[0], 1, BUFFER);
-    SW_TRY(sw_device_copy(c->dev, c->on, mem[1], mem[0], BUFFER));
-    return c->dev->ops->stream_wait(c->dev, c->on);
-}
-
-static void close_copier(struct copier *c)
-{
-    sw_device_free(c->dev, SW_MEM_HOST, c->mem[0], BUFFER);
-    sw_device_free(c->dev, SW_MEM_DEVICE, c->mem[1], BUFFER);
-    if (c->on) {
-        c->dev->ops->stream_close(c->dev, c->on);
-    }
-}
-
 static sw_status run_copies(struct measuring *m, struct sw_device *dev, sw_comm *comm, bool leads)
 {
-    struct copier c = {.dev = dev, .bytes = m->bytes};
+    struct copies c = {.bytes = m->bytes};
     double alone = 0, copying = 0;
     sw_status st = SW_OK;
-    SW_TRY_OR(close, open_copier(&c));
+    SW_TRY_OR(close, sw_copier_open(dev, &c.copier));
     SW_TRY_OR(close, copy_alone(&c, &alone));
     SW_TRY_OR(close, sw_comm_barrier(comm, "a measurement begins"));
     const double begin = sw_now_s();
@@ -111,7 +82,7 @@ static sw_status run_copies(struct measuring *m, struct sw_device *dev, sw_comm 
     }
 close:
     atomic_store(&m->stop, true);
-    close_copier(&c);
+    sw_copier_close(&c.copier);
     return st;
 }
 
@@ -181,7 +152,7 @@ sw_status sw_measure_yield(const struct sw_plan *plan, const struct sw_measure_o
     m.beside.pace = sw_speeds_pace(speeds, costs);
     m.beside.job = cost_of_copy(speeds);
     atomic_init(&m.stop, false);
-    const sw_status st = sw_threads_run(2 * m.n, DEADLINE_S, run_thread, &m);
+    const sw_status st = sw_threads_run(2 * m.n, SW_MEASURE_DEADLINE_S, run_thread, &m);
     if (st >= 0 && m.alone > 0) {
         speeds->yield = delay_of(&m) / m.alone;
     }
