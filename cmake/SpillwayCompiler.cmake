@@ -69,7 +69,7 @@ function(sw_kernel_flags)
     # Kernels take most of the time of a training: a fifth of a step less than by the default type's -O2. Sums keep their order.
     if(CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         foreach(source IN LISTS ARGN)
-            if(source MATCHES "/device/cpu/fast_")
+            if(source MATCHES "/device/cpu/fast_|/tensor/(convert|slices)[.]c$")
                 set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -O3)
             endif()
         endforeach()

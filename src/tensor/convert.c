@@ -71,20 +71,6 @@ static uint16_t f64_to_f16(double x)
     return narrow(x, 5, 10);
 }
 
-uint16_t sw_f32_to_bf16(float x)
-{
-    const uint32_t bits = bits_of_f32(x);
-    if ((bits & 0x7fffffff) > 0x7f800000) {
-        return (uint16_t)(bits >> 16 | 0x40); /* rounding could carry a NaN into another value */
-    }
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float sw_bf16_to_f32(uint16_t x)
-{
-    return f32_of_bits((uint32_t)x << 16);
-}
-
 uint16_t sw_f32_to_f16(float x)
 {
     return f64_to_f16((double)x);

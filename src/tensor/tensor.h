@@ -2,6 +2,8 @@
 // tensor - dtype, shape, view, element conversions. No memory, no device.
 #pragma once
 
+#include <string.h>
+
 #include "base/base.h"
 #include "spillway/tensor.h"
 
@@ -50,8 +52,22 @@ int sw_split_sharing(const struct sw_tensor_split *split, int group, int ranks);
 
 /* ---- element conversions: round to nearest, ties to even; NaN becomes quiet NaN ---- */
 
-uint16_t sw_f32_to_bf16(float x);
-float sw_bf16_to_f32(uint16_t x);
+static inline uint16_t sw_f32_to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const bool nan = (bits & 0x7fffffff) > 0x7f800000; /* rounding could carry it elsewhere */
+    return (uint16_t)((nan ? bits | 0x400000 : bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline float sw_bf16_to_f32(uint16_t x)
+{
+    const uint32_t bits = (uint32_t)x << 16;
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
 uint16_t sw_f32_to_f16(float x);
 float sw_f16_to_f32(uint16_t x);
 /* n elements, any float dtype to any float dtype; src and dst do not overlap unless equal in
