@@ -51,6 +51,11 @@ static void tokenize_and_generate_begin_alike(void **state)
     test_put("lines.txt", "of\n\nin the\n");
     test_expect("generate --model model --tokens 3 < lines.txt", 0, "\nin thecx");
     assert_memory_equal(test_said, "of", 2); /* each line is a prompt */
+    test_expect("generate --model model --tokens 3 --prompt ''", 0, "");
+    char *begun = strdup(test_said);
+    test_expect("generate --model model --tokens 3 < /dev/null", 0, begun); /* no line, too */
+    assert_string_equal(test_said, begun);
+    free(begun);
 }
 
 /* A chat begins as its template says, and rows of other tasks as theirs. */

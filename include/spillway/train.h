@@ -185,8 +185,9 @@ struct sw_generate_options {
     const char *model, *adapter, *tokenizer; /* as for a training */
     const char *const *sets;                 /* [n_sets] */
     int n_sets;
-    const char *prompt;        /* NULL: those of `in` */
-    FILE *in;                  /* lines, each a prompt; NULL: one that is empty */
+    const char *prompt; /* NULL: those of `in` */
+    /* lines, each a prompt; NULL, or none for a decoder: one that is empty */
+    FILE *in;
     const char *source_prefix; /* put before each text that an encoder reads; NULL = none */
     int64_t tokens; /* maximum of new tokens; 0 or less: as in the model's files, or else 100 */
     /* Sampling. Stop tokens and rules come from generation_config.json. For an encoder-decoder

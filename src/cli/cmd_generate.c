@@ -204,7 +204,7 @@ int sw_cmd_generate(int argc, char **argv)
         CLI_HEADING("Text"),
         {"--prompt", FLAG_TEXT, &run.prompt, "TEXT",
          "text to continue, or that an encoder-decoder reads (default: each line of standard "
-         "input)",
+         "input; without a line, a decoder begins from nothing)",
          0},
         {"--source-prefix", FLAG_TEXT, &run.source_prefix, "TEXT",
          "text put before what an encoder-decoder reads, such as \"summarize: \"", 0},

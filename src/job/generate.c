@@ -90,10 +90,13 @@ static sw_status share_ids(const struct generate *g, struct sw_ids *ids)
     return sw_comm_broadcast(comm, 0, ids->ptr, (size_t)n * sizeof *ids->ptr, "tokens of prompts");
 }
 
-/* The first rank reads the lines for all. */
+/* The first rank reads the lines for all. Without a line a decoder begins from nothing. */
 static sw_status read_lines(struct generate *g)
 {
-    const sw_status st = g->leads ? add_lines(g, g->options->in) : SW_OK;
+    sw_status st = g->leads ? add_lines(g, g->options->in) : SW_OK;
+    if (st >= 0 && g->leads && !g->answers && g->sizes.len == 0) {
+        st = add_prompt(g, "", 0);
+    }
     if (!g->options->comm) {
         return st;
     }
