@@ -35,7 +35,6 @@ sw_status sw_save(sw_engine *e, const char *folder, const struct sw_save_options
 static void take_over(struct sw_engine *e, const struct sw_weights_run *run)
 {
     sw_executor_forget_fault(e->executor);
-    sw_executor_forget_due(e->executor);
     e->progress = (struct engine_progress){
         .step = run->step,
         .applied = run->applied,

@@ -270,8 +270,6 @@ void sw_executor_forget_read(struct sw_executor *ex)
 
 void sw_executor_forget_due(struct sw_executor *ex)
 {
-    /* if a forward has run it, what was loaded is in the second slots */
-    ex->slots.late = ex->slots.is_renewed ? 1 - ex->slots.late : ex->slots.late;
     ex->slots.is_due = ex->slots.is_renewed = false;
 }
 

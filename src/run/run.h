@@ -80,8 +80,8 @@ bool sw_executor_is_due(const struct sw_executor *ex);
 /* Drops what the last step has read for the first forward of the next one, which then reads it.
  * Loading tensors and running other programs do so, too. */
 void sw_executor_forget_read(struct sw_executor *ex);
-/* Drops the update that is due, since other parameters and states have been loaded: these are
- * current. */
+/* Drops the update that is due, and what a forward has made of it, before other parameters and
+ * states are loaded. */
 void sw_executor_forget_due(struct sw_executor *ex);
 /* Runs the update that is due, without a forward, between steps. Collective. After a failure it is
  * still due, and can be repeated after sw_executor_roll_back; *at: the phase that failed */

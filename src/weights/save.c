@@ -583,6 +583,7 @@ sw_status sw_weights_load(struct sw_weights *w, struct sw_weights_run *run, cons
                    "comparing a checkpoint with this run");
         if (st >= 0) {
             *out_begun = true;
+            sw_executor_forget_due(w->executor);
             st = agree(run, load_and_verify(w, run, ckpt), "loading a checkpoint");
         }
         if (st >= 0) {

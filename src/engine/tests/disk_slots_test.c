@@ -259,7 +259,7 @@ static int meet(const struct way *way, bool two_slots)
             const bool loads = at / stride % 2 == 1;
             run = (struct run){.way = way, .bad_rank = bad, .loads = loads, .saves = saves[1]};
             run.fault = (struct sw_nvme_fault){
-                .action = at % 2 ? SW_NVME_FAULT_EIO : SW_NVME_FAULT_ENOSPC, .at = at};
+                .action = at / stride % 4 < 2 ? SW_NVME_FAULT_EIO : SW_NVME_FAULT_ENOSPC, .at = at};
             run_once(&run);
             const bool failed = run.opened && run.failed_step >= 0;
             met = !run.opened || failed;
