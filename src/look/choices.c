@@ -165,12 +165,13 @@ static void print_schedule(int64_t value, struct sw_str *out)
 void sw_choice_print(const struct choices *c, enum choice_family family, int value,
                      struct sw_str *out)
 {
-    const int64_t v = c->values[family][value];
     char words[SW_MESH_WORDS], bytes[32];
-    switch (family) {
-    case CHOICE_MESH:
+    if (family == CHOICE_MESH) { /* there may be more meshes than values of another family */
         sw_str_puts(out, sw_mesh_words(&c->meshes[value], words));
         return;
+    }
+    const int64_t v = c->values[family][value];
+    switch (family) {
     case CHOICE_STATES:
     case CHOICE_PARAMETERS:
     case CHOICE_CHECKPOINTS:
