@@ -66,7 +66,8 @@ target_link_options(sw_compile INTERFACE ${san_flags})
 # processor before it calls into one. Elsewhere than on x86-64 such a file compiles to nothing: its
 # body is inside #if defined(__AVX512F__) (or __AVX2__).
 function(sw_kernel_flags)
-    # Kernels take most of the time of a training: a fifth of a step less than by the default type's -O2. Sums keep their order.
+    # Kernels take most of the time of a training: a fifth of a step less than by the default type's -O2. Conversions and
+    # sums of slices become vectors. Sums keep their order.
     if(CMAKE_BUILD_TYPE STREQUAL RelWithDebInfo AND NOT SPILLWAY_SAN AND NOT SPILLWAY_TSAN)
         foreach(source IN LISTS ARGN)
             if(source MATCHES "/device/cpu/fast_|/tensor/(convert|slices)[.]c$")

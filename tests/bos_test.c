@@ -53,7 +53,7 @@ static void tokenize_and_generate_begin_alike(void **state)
     assert_memory_equal(test_said, "of", 2); /* each line is a prompt */
     test_expect("generate --model model --tokens 3 --prompt ''", 0, "");
     char *begun = strdup(test_said);
-    test_expect("generate --model model --tokens 3 < /dev/null", 0, begun); /* no line, too */
+    test_expect("generate --model model --tokens 3 < /dev/null", 0, begun); /* as without a line */
     assert_string_equal(test_said, begun);
     free(begun);
 }

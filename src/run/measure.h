@@ -16,21 +16,9 @@ struct sw_stopwatch sw_stopwatch_start(void);
 /* Cost per rank if `ranks` ranks did the same work meanwhile. */
 struct sw_cost sw_stopwatch_cost(const struct sw_stopwatch *begin, int ranks);
 
-/* Times the kernels of one queue, COMPUTE or HOST, on the device that runs them, in the order of a
- * step. Kernels with equal arithmetic, types, shapes and strides have the mean of their times.
- * meet: other ranks that do the same at the same time; NULL = none. out [n_instrs]: instructions of
- * other queues are unchanged */
-sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
-                             sw_comm *meet, const struct sw_machine_rates *given,
-                             struct sw_cost (*out)[2]);
-/* The factor by which waiting for each other slows ranks down, over their mean without waiting.
- * seconds: [ranks, n] of consecutive spans; overwritten. until: [n] number of spans that all ranks
- * must have done before the span after that one begins, 0 to its number + 1 */
-double sw_slowest_over_mean(double *seconds, const size_t *until, size_t n, int ranks);
-
 /* ---- copier.c ---- */
 
-/* Copies between two buffers, through memory that is in no cache: what a step copies is in none. */
+/* Copies between two buffers. Each copy is at another place, which is in no cache, as in a step. */
 struct sw_copier {
     struct sw_device *dev;
     struct sw_stream_queue *on;
@@ -43,7 +31,19 @@ void sw_copier_close(struct sw_copier *c);
 /* Copies into the device or out of it, and waits. bytes: at most 32 MiB */
 sw_status sw_copier_copy(struct sw_copier *c, bool in, size_t bytes);
 
-/* ---- time_kernels.c, time_yield.c ---- */
+/* ---- time_kernels.c ---- */
+
+/* Times the kernels of one queue, COMPUTE or HOST, on the device that runs them, in the order of a
+ * step. Kernels with equal arithmetic, types, shapes and strides have the mean of their times.
+ * meet: other ranks that do the same at the same time; NULL = none. out [n_instrs]: instructions of
+ * other queues are unchanged */
+sw_status sw_measure_kernels(const struct sw_plan *plan, enum sw_queue queue, struct sw_device *dev,
+                             sw_comm *meet, const struct sw_machine_rates *given,
+                             struct sw_cost (*out)[2]);
+/* The factor by which waiting for each other slows ranks down, over their mean without waiting.
+ * seconds: [ranks, n] of consecutive spans; overwritten. until: [n] number of spans that all ranks
+ * must have done before the span after that one begins, 0 to its number + 1 */
+double sw_slowest_over_mean(double *seconds, const size_t *until, size_t n, int ranks);
 
 /* Kernels beside jobs of another thread. */
 struct sw_kernels_beside {
@@ -61,6 +61,8 @@ struct sw_kernels_beside {
 sw_status sw_run_kernels(const struct sw_plan *plan, struct sw_device *dev, sw_comm *begins,
                          const struct sw_machine_rates *given, const atomic_bool *stop,
                          struct sw_kernels_beside *beside);
+
+/* ---- time_yield.c ---- */
 
 /* Sets `yield`: runs kernels of the plan beside copies. The speeds have measured kernels, copies,
  * cores and bandwidth. The devices' memory is copied by the host's processors. */
