@@ -13,9 +13,10 @@ def read() -> list[dict]:
     out = []
     for line in text.read_text().splitlines():
         found = row.fullmatch(line)
-        if found and found[1] in facts:
+        of = found and next((id for id in (found[1], re.sub(r"-[\d.]+B$", "", found[1])) if id in facts), None)
+        if of: # a run with a range of sizes has a row for each end
             names = ("id", "published", "predicted", "error", "ours", "bound", "verdict")
-            out.append(facts[found[1]] | dict(zip(names, (x.replace("-", "–") if x == "-" else x for x in found.groups()))))
+            out.append(facts[of] | dict(zip(names, (x.replace("-", "–") if x == "-" else x for x in found.groups()))))
             out[-1]["published"] = out[-1]["published"].replace(">=", "at least")
             out[-1]["error"] = out[-1]["error"].replace("-", "−").replace("%", " %")
     return out

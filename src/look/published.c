@@ -11,9 +11,11 @@
 #include "look/private.h"
 #include "spillway/look.h"
 
-/* A run and its predictions. Those that are not there have a reason. */
+/* A run and its predictions. Those that are not there have a reason. Of a run with a range of sizes
+ * there are two: each end has a result. */
 struct result {
-    const struct pub_run *run;
+    struct pub_run run; /* with what was sought for it */
+    char id[80];        /* with the size, of one of two */
     struct pub_prediction theirs, ours;
     char why[2][512]; /* by accounting: why there is no prediction; "" = there is one */
     double error;     /* predicted over published, less 1; of a range, beyond its end */
@@ -56,31 +58,66 @@ static void take_found(const struct pub_setup *theirs, const struct pub_predicti
     ours->chunks = theirs->pipe > 1 ? p->chunks : ours->chunks;
 }
 
+static void copy(const struct pub_prediction *from, struct pub_prediction *to)
+{
+    *to = *from;
+    to->assumed = (struct sw_str){0};
+    sw_str_puts(&to->assumed, sw_str_text(&from->assumed));
+}
+
+/* In an accounting; settings that were sought have a prediction of ours, and words. */
+static sw_status predict_theirs(const struct sw_accounting *by, bool is_sought, struct result *out)
+{
+    struct pub_run theirs = out->run;
+    theirs.setup = by ? out->run.setup : out->run.ours;
+    if (is_sought && !by) {
+        copy(&out->ours, &out->theirs);
+        return SW_OK;
+    }
+    SW_TRY(sw_published_predict(&theirs, by, NULL, &out->theirs));
+    if (is_sought) {
+        sw_str_fini(&out->theirs.assumed);
+        sw_str_puts(&out->theirs.assumed, sw_str_text(&out->ours.assumed));
+    }
+    return SW_OK;
+}
+
+static sw_status predict_ours(const struct sw_accounting *theirs, struct result *out)
+{
+    struct pub_run ours = out->run;
+    ours.setup = out->run.ours;
+    if (theirs->as_planned && !*out->why[0]) {
+        take_found(&out->run.setup, &out->theirs, &ours.setup);
+    }
+    return sw_published_predict(&ours, NULL, NULL, &out->ours);
+}
+
+static void predict_both(const struct report *r, bool is_sought, struct result *out)
+{
+    const struct sw_accounting *by = accounting_of(r, &out->run);
+    if (predict_theirs(by, is_sought, out) < 0) {
+        snprintf(out->why[0], sizeof out->why[0], "%s", sw_error_message());
+    }
+    if (!r->wanted->ours) {
+        snprintf(out->why[1], sizeof out->why[1], "not asked for");
+    } else if (!by) {
+        sw_str_fini(&out->ours.assumed);
+        copy(&out->theirs, &out->ours);
+        memcpy(out->why[1], out->why[0], sizeof out->why[1]);
+    } else if (!is_sought && predict_ours(by, out) < 0) {
+        snprintf(out->why[1], sizeof out->why[1], "%s", sw_error_message());
+    }
+}
+
 static void predict(const struct report *r, struct result *out)
 {
-    const struct pub_run *run = out->run;
-    const struct sw_accounting *by[2] = {accounting_of(r, run), NULL};
-    struct pub_prediction *to[2] = {&out->theirs, &out->ours};
-    for (int k = 0; k < 2; k++) {
-        if (k == 1 && !r->wanted->ours) {
-            snprintf(out->why[k], sizeof out->why[k], "not asked for");
-            continue;
-        }
-        if (k == 1 && !by[0]) {
-            out->ours = out->theirs;
-            out->ours.assumed = (struct sw_str){0};
-            memcpy(out->why[k], out->why[0], sizeof out->why[k]);
-            continue;
-        }
-        const bool is_found = k == 1 && by[0] && by[0]->as_planned && !*out->why[0];
-        struct pub_run found = *run;
-        found.setup = by[k] ? run->setup : run->ours;
-        if (is_found) {
-            take_found(&run->setup, &out->theirs, &found.setup);
-        }
-        if (sw_published_predict(&found, by[k], NULL, to[k]) < 0) {
-            snprintf(out->why[k], sizeof out->why[k], "%s", sw_error_message());
-        }
+    struct pub_run *run = &out->run;
+    const bool is_sought = run->setup.unknown != 0;
+    if (is_sought && sw_published_seek(run, &out->ours) < 0) {
+        snprintf(out->why[0], sizeof out->why[0], "%s", sw_error_message());
+        memcpy(out->why[1], out->why[0], sizeof out->why[1]);
+    } else {
+        predict_both(r, is_sought, out);
     }
     const bool is_there = !*out->why[0];
     out->is_judged = run->judge != PUB_INFORMATIVE;
@@ -109,9 +146,9 @@ static bool errors_of(const struct report *r, const struct pub_group *group, boo
     int n = 0;
     for (int i = 0; i < r->n && n < MOST && (!by_formula || group->formula.tflops > 0); i++) {
         const struct result *one = &r->results[i];
-        if (one->run->group == group && one->run->judge == PUB_JUDGED && !*one->why[0]) {
+        if (one->run.group == group && one->run.judge == PUB_JUDGED && !*one->why[0]) {
             errors[n++] =
-                by_formula ? error_of(one->run, sw_published_by_formula(one->run)) : one->error;
+                by_formula ? error_of(&one->run, sw_published_by_formula(&one->run)) : one->error;
         }
     }
     if (n == 0) {
@@ -145,8 +182,8 @@ static const char *verdict_of(const struct result *one)
 
 static void print_row(const struct result *one, struct sw_str *out)
 {
-    const struct pub_run *run = one->run;
-    sw_str_printf(out, "%-32s", run->id);
+    const struct pub_run *run = &one->run;
+    sw_str_printf(out, "%-32s", one->id);
     print_published(run, out);
     if (*one->why[0]) {
         sw_str_printf(out, " %10s %8s %10s %-8s %s\n", "-", "-", "-", "-", verdict_of(one));
@@ -221,7 +258,7 @@ static void print_prediction(const char *name, const struct pub_prediction *p, c
 
 static void print_fitted(const struct result *one, struct sw_str *out)
 {
-    const struct pub_fitted *f = &one->run->group->fitted;
+    const struct pub_fitted *f = &one->run.group->fitted;
     const struct pub_prediction *p = &one->theirs;
     if (f->sustained > 0) {
         sw_str_printf(out, "fitted: sustained_share %.4g; the cluster's file has %.4g (%s)\n",
@@ -233,7 +270,7 @@ static void print_fitted(const struct result *one, struct sw_str *out)
                       "has %.4g\n",
                       f->reached, p->reached.kind ? p->reached.value : 1);
     }
-    if (f->tokens > 0) {
+    if (f->tokens > 0 && one->run.setup.rows == 0) {
         sw_str_printf(out, "fitted: %.0f tokens a step, which are not published\n", f->tokens);
     }
 }
@@ -270,7 +307,7 @@ static void print_setup(const struct pub_setup *theirs, const struct pub_setup *
 
 static void print_details(const struct report *r, const struct result *one, struct sw_str *out)
 {
-    const struct pub_run *run = one->run;
+    const struct pub_run *run = &one->run;
     const struct sw_accounting *by = accounting_of(r, run);
     sw_str_printf(out, "\n%lld devices on %lld node%s of %s\n", (long long)run->devices,
                   (long long)run->nodes, run->nodes == 1 ? "" : "s", run->cluster);
@@ -356,9 +393,9 @@ static void put_prediction(const char *key, const struct pub_prediction *p, cons
 
 static void put_result(const struct result *one, struct sw_str *out)
 {
-    const struct pub_run *run = one->run;
+    const struct pub_run *run = &one->run;
     static const char *const judges[] = {"judged", "range", "fits", "informative"};
-    sw_look_put_text("{\"id\":", run->id, out);
+    sw_look_put_text("{\"id\":", one->id, out);
     sw_look_put_text(",\"group\":", run->group->name, out);
     sw_look_put_text(",\"judge\":", judges[run->judge], out);
     sw_look_put_text(",\"cluster\":", run->cluster, out);
@@ -383,7 +420,7 @@ static sw_status put_lanes(const struct report *r, struct sw_str *out)
         return SW_OK;
     }
     sw_str_puts(out, "\"lanes\":");
-    SW_TRY(sw_published_lanes(one->run, &one->ours, out));
+    SW_TRY(sw_published_lanes(&one->run, &one->ours, out));
     sw_str_putc(out, ',');
     return SW_OK;
 }
@@ -426,14 +463,30 @@ static bool is_wanted(const struct pub_run *run, const char *id)
     return strcmp(id, "all") == 0 || strcmp(id, run->id) == 0 || strcmp(id, run->group->name) == 0;
 }
 
+/* A result for each size of a run. */
+static void add_run(struct report *r, const struct pub_run *run)
+{
+    static const double billion = 1e9;
+    const double sizes[] = {run->model.parameters, run->model.largest};
+    for (size_t k = 0; k < SW_LEN(sizes) && (k == 0 || sizes[k] > 0); k++) {
+        struct result *one = &r->results[r->n++];
+        one->run = *run;
+        one->run.model.parameters = sizes[k];
+        snprintf(one->id, sizeof one->id, "%s", run->id);
+        if (run->model.largest > 0) {
+            snprintf(one->id, sizeof one->id, "%.60s-%.4gB", run->id, sizes[k] / billion);
+        }
+    }
+}
+
 static sw_status find_runs(struct report *r)
 {
     const struct pub_file *f = r->file;
-    r->results = sw_alloc_zero("look", (size_t)f->n_runs + 1, sizeof *r->results);
+    r->results = sw_alloc_zero("look", 2 * (size_t)f->n_runs + 1, sizeof *r->results);
     SW_TRY_ALLOC(r->results, "published runs");
     for (int i = 0; i < f->n_runs; i++) {
         if (is_wanted(&f->runs[i], r->wanted->id)) {
-            r->results[r->n++].run = &f->runs[i];
+            add_run(r, &f->runs[i]);
         }
     }
     if (r->n > 0 || r->n_capacities > 0) {

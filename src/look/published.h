@@ -40,7 +40,14 @@ struct pub_group {
 /* Numbers that are 0, and texts that are NULL, are not published. */
 struct pub_model {
     int64_t layers, hidden, heads, seq_len, vocab;
-    double parameters;
+    double parameters, largest; /* largest: the other end of a range of sizes; 0 = one size */
+};
+/* Settings that are null in the file have no default. They are sought (published_seek.c). */
+enum pub_unknown {
+    PUB_BATCH = 1 << 0, /* samples per device */
+    PUB_STAGE = 1 << 1,
+    PUB_PLACE = 1 << 2, /* where states and parameters are */
+    PUB_MESH = 1 << 3   /* ranks along tensor and pipe */
 };
 struct pub_setup {
     const char *dtype, *states, *parameters, *checkpoints, *recompute;
@@ -48,6 +55,7 @@ struct pub_setup {
     double late_share; /* of the parameters that the next forward updates; 0 = all */
     int64_t stage, tensor, pipe, micro_batches, micro_batch, global_batch, drives, chunks;
     int64_t prefetch, tile_bytes; /* elements gathered ahead; 0 = ours by default */
+    unsigned unknown;             /* of enum pub_unknown */
     bool sequence_parallel, vertical, next_forward, in_backward;
 };
 struct pub_run {
@@ -132,6 +140,10 @@ struct pub_prediction {
  */
 sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
                                const struct pub_fitted *as, struct pub_prediction *out);
+/* The same in ours, without advice in the message where it does not fit, which takes long. */
+sw_status sw_published_try(const struct pub_run *run, struct pub_prediction *out);
+/* The run's model, with what is assumed where it is not published. assumed gains that in words. */
+struct pub_model sw_published_model(const struct pub_run *run, struct sw_str *assumed);
 /* Writes the lanes of the step that was predicted in our accounting (sw_look_put_lanes), at the
  * group's fitted numbers. */
 sw_status sw_published_lanes(const struct pub_run *run, const struct pub_prediction *p,
@@ -147,6 +159,20 @@ double sw_published_by_formula(const struct pub_run *run);
 sw_status sw_published_fits(const struct pub_run *run, struct pub_prediction *out);
 /* The most layers with which that plan fits. */
 sw_status sw_published_most(const struct pub_run *run, struct look_most *out);
+
+/* ---- published_seek.c: what is not published, and has no default ---- */
+
+/*
+ * Fills what is unknown in a run's settings, in both accountings alike: of our plans that fit the
+ * cluster, those whose states are nearest to the device; of these the largest micro-batch; and of
+ * stages and meshes that are unknown, the fastest in ours.
+ *
+ * ours     the prediction for it, whose `assumed` is the caller's, and ends with what was found
+ *
+ * SW_E_NOMEM   nothing fits; says which bytes are missing with the least batch
+ * else as for sw_published_predict
+ */
+sw_status sw_published_seek(struct pub_run *run, struct pub_prediction *ours);
 
 /* ---- capacity.c: what others could hold ---- */
 

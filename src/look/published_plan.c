@@ -36,7 +36,7 @@ static void assume_shape(struct pub_model *m, struct sw_str *assumed)
                   (long long)m->hidden);
 }
 
-static struct pub_model assume_model(const struct pub_run *run, struct sw_str *assumed)
+struct pub_model sw_published_model(const struct pub_run *run, struct sw_str *assumed)
 {
     struct pub_model m = run->model;
     assume_shape(&m, assumed);
@@ -132,7 +132,7 @@ double sw_published_by_formula(const struct pub_run *run)
     static const double tera = 1e12, giga = 1e9;
     const struct pub_formula *by = &run->group->formula;
     struct sw_str assumed = {0};
-    const struct pub_model m = assume_model(run, &assumed);
+    const struct pub_model m = sw_published_model(run, &assumed);
     const double parameters = m.parameters, samples = run->setup.rows;
     const double flops = run->by_parameters ? 8 * parameters * samples * (double)m.seq_len
                                             : sw_published_flops(run, &m, samples);
@@ -437,15 +437,16 @@ static sw_status search(struct search *s, bool micro_batch, struct pub_predictio
     return SW_OK;
 }
 
-sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
-                               const struct pub_fitted *as, struct pub_prediction *out)
+/* refusal: as for sw_lineup_try */
+static sw_status predict_as(const struct pub_run *run, const struct sw_accounting *accounting,
+                            const struct pub_fitted *fitted, struct sw_plan_refusal *refusal,
+                            struct pub_prediction *out)
 {
-    const struct pub_fitted *fitted = as ? as : &run->group->fitted;
     struct sw_cluster *c = NULL;
     bool micro_batch = false;
     *out = (struct pub_prediction){0};
     SW_TRY(check(run, accounting));
-    out->model = assume_model(run, &out->assumed);
+    out->model = sw_published_model(run, &out->assumed);
     if (!find_batch(run, fitted, out, &micro_batch)) {
         return refuse(run, "setup.rows", "the batch is not published");
     }
@@ -457,9 +458,21 @@ sw_status sw_published_predict(const struct pub_run *run, const struct sw_accoun
     struct search s = {.run = run, .accounting = accounting, .cluster = c};
     const bool is_open = micro_batch || (run->setup.pipe > 1 && run->setup.chunks == 0);
     const sw_status st =
-        is_open ? search(&s, micro_batch, out) : predict(run, accounting, c, NULL, out);
+        is_open ? search(&s, micro_batch, out) : predict(run, accounting, c, refusal, out);
     sw_cluster_close(c);
     return st;
+}
+
+sw_status sw_published_predict(const struct pub_run *run, const struct sw_accounting *accounting,
+                               const struct pub_fitted *as, struct pub_prediction *out)
+{
+    return predict_as(run, accounting, as ? as : &run->group->fitted, NULL, out);
+}
+
+sw_status sw_published_try(const struct pub_run *run, struct pub_prediction *out)
+{
+    struct sw_plan_refusal refusal;
+    return predict_as(run, NULL, &run->group->fitted, &refusal, out);
 }
 
 sw_status sw_published_lanes(const struct pub_run *run, const struct pub_prediction *p,
@@ -489,7 +502,7 @@ static sw_status assume(const struct pub_run *run, struct pub_prediction *p)
 {
     bool is_open;
     *p = (struct pub_prediction){0};
-    p->model = assume_model(run, &p->assumed);
+    p->model = sw_published_model(run, &p->assumed);
     return find_batch(run, &(struct pub_fitted){0}, p, &is_open)
                ? SW_OK
                : refuse(run, "setup.rows", "the batch is not published");

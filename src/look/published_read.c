@@ -144,7 +144,7 @@ static sw_status take_value(const struct pub_file *f, const struct row *row,
                   : SW_OK;
 }
 
-/* Fills a struct from an object. */
+/* Fills a struct from an object. null is as if the key were not there. */
 static sw_status take_object(const struct pub_file *f, const struct sw_json *object,
                              const struct row *rows, size_t n, void *to)
 {
@@ -157,7 +157,7 @@ static sw_status take_object(const struct pub_file *f, const struct sw_json *obj
     }
     for (size_t i = 0; i < n; i++) {
         const struct sw_json *value = sw_json_get(object, rows[i].key);
-        if (value) {
+        if (value && value->type != SW_JSON_NULL) {
             SW_TRY(take_value(f, &rows[i], value, to));
         } else if (rows[i].is_required) {
             return SW_FAIL(SW_E_CONFIG, "%s:%d: %s: is required", f->path, object->line,
@@ -281,6 +281,30 @@ static sw_status take_group(const struct pub_file *f, const struct sw_json *obje
 
 /* ---- runs ---- */
 
+/* Numbers above 0: one, or [least, most]; none where the key is not there. What is no such value is
+ * refused. */
+static sw_status take_range(const struct pub_file *f, const struct sw_json *object, const char *key,
+                            double out[2])
+{
+    const struct sw_json *value = sw_json_get(object, key), *ends[2] = {value, value};
+    if (!value || value->type == SW_JSON_NULL) {
+        return SW_OK;
+    }
+    if (value->type == SW_JSON_ARRAY && value->n_children == 2) {
+        ends[0] = value->first;
+        ends[1] = value->last;
+    }
+    for (int k = 0; k < 2; k++) {
+        const bool is_number = ends[k]->type == SW_JSON_INT || ends[k]->type == SW_JSON_FLOAT;
+        if (!is_number || ends[k]->number <= 0 || ends[1]->number < ends[0]->number) {
+            return refuse(f, ends[k]->line, key, "a number above 0, or [least, most]",
+                          is_number ? ends[k]->raw : sw_json_type_name(ends[k]->type));
+        }
+        out[k] = ends[k]->number;
+    }
+    return SW_OK;
+}
+
 static sw_status take_model(const struct pub_file *f, const struct sw_json *object,
                             struct pub_model *out)
 {
@@ -290,8 +314,13 @@ static sw_status take_model(const struct pub_file *f, const struct sw_json *obje
         {"heads", WHOLE, offsetof(struct pub_model, heads), false},
         {"seq_len", WHOLE, offsetof(struct pub_model, seq_len), false},
         {"vocab", WHOLE, offsetof(struct pub_model, vocab), false},
-        {"parameters", NUMBER, offsetof(struct pub_model, parameters), false}};
-    return take_object(f, object, rows, SW_LEN(rows), out);
+        {"parameters", OTHER, 0, false}};
+    double sizes[2] = {0};
+    SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
+    SW_TRY(take_range(f, object, "parameters", sizes));
+    out->parameters = sizes[0];
+    out->largest = sizes[1] > sizes[0] ? sizes[1] : 0;
+    return SW_OK;
 }
 
 static sw_status take_setup(const struct pub_file *f, const struct sw_json *object,
@@ -319,26 +348,18 @@ static sw_status take_setup(const struct pub_file *f, const struct sw_json *obje
         {"next_forward_share", SHARE, offsetof(struct pub_setup, late_share), false},
         {"in_backward", FLAG, offsetof(struct pub_setup, in_backward), false},
         {"sequence_parallel", FLAG, offsetof(struct pub_setup, sequence_parallel), false}};
-    return take_object(f, object, rows, SW_LEN(rows), out);
-}
-
-static sw_status take_tflops(const struct pub_file *f, const struct sw_json *value, double out[2])
-{
-    const struct sw_json *ends[2] = {value, value};
-    if (!value) {
-        return SW_OK;
-    }
-    if (value->type == SW_JSON_ARRAY && value->n_children == 2) {
-        ends[0] = value->first;
-        ends[1] = value->last;
-    }
-    for (int k = 0; k < 2; k++) {
-        const bool is_number = ends[k]->type == SW_JSON_INT || ends[k]->type == SW_JSON_FLOAT;
-        if (!is_number || ends[k]->number <= 0 || ends[1]->number < ends[0]->number) {
-            return refuse(f, ends[k]->line, "tflops", "a number above 0, or [least, most]",
-                          is_number ? ends[k]->raw : sw_json_type_name(ends[k]->type));
+    static const struct {
+        const char *key;
+        enum pub_unknown is;
+    } nulls[] = {
+        {"rows", PUB_BATCH}, {"stage", PUB_STAGE}, {"states", PUB_PLACE}, {"tensor", PUB_MESH}};
+    SW_TRY(take_object(f, object, rows, SW_LEN(rows), out));
+    for (size_t i = 0; i < SW_LEN(nulls); i++) {
+        const struct sw_json *value = sw_json_get(object, nulls[i].key);
+        if (value) {
+            out->unknown &= ~(unsigned)nulls[i].is;
+            out->unknown |= value->type == SW_JSON_NULL ? nulls[i].is : 0U;
         }
-        out[k] = ends[k]->number;
     }
     return SW_OK;
 }
@@ -410,7 +431,7 @@ static sw_status take_run(const struct pub_file *f, const struct sw_json *object
     out->ours = out->setup;
     const struct sw_json *ours = sw_json_get(object, "ours");
     SW_TRY(ours ? take_setup(f, ours, &out->ours) : SW_OK);
-    SW_TRY(take_tflops(f, sw_json_get(object, "tflops"), out->tflops));
+    SW_TRY(take_range(f, object, "tflops", out->tflops));
     const bool needs_tflops = out->judge == PUB_JUDGED || out->judge == PUB_RANGE;
     return !needs_tflops || out->tflops[0] > 0
                ? SW_OK

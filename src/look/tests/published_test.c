@@ -33,10 +33,10 @@ static const struct pub_run *find(const struct pub_file *file, const char *id)
     return NULL;
 }
 
-/* Judged by its speed, and predicted: the model is published. */
+/* Judged by its speed, without settings that are sought. */
 static bool is_judged_in(const struct pub_run *run, const char *group)
 {
-    return (run->judge == PUB_JUDGED || run->judge == PUB_RANGE) && run->model.parameters > 0 &&
+    return (run->judge == PUB_JUDGED || run->judge == PUB_RANGE) && run->setup.unknown == 0 &&
            strcmp(run->group->name, group) == 0;
 }
 
@@ -128,6 +128,8 @@ static void a_file_is_refused_by_key_and_line(void **state)
          "p.json:5: recompute: wanted \"blocks\" or \"attention core\", got none"},
         {"ring", "\"accounting\": \"a\", \"fitted\": {\"sustained_share\": 3.88}", "", "fits",
          "p.json:3: sustained_share: wanted a number above 0 and at most 1, got 3.88"},
+        {"ring", "\"accounting\": \"a\"", "\"rows\": \"null\"", "fits",
+         "p.json:5: rows: wanted a number of at least 0, got null"},
         {"ring", "\"accounting\": \"a\"", "", "range", "p.json:4: tflops: a judged run needs them"},
         {"ring", "\"accounting\": \"a\"", "", "judged",
          "p.json:4: tflops: a judged run needs them"},
@@ -373,6 +375,135 @@ static void chunks_divide_the_bubble(void **state)
     sw_published_close(file);
 }
 
+/* ---- what is sought ---- */
+
+static struct pub_prediction seek(struct pub_run *run)
+{
+    struct pub_prediction p;
+    if (sw_published_seek(run, &p) < 0) {
+        fail_msg("%s: %s", run->id, sw_error_message());
+    }
+    assert_true(p.fits && run->setup.unknown == 0 && run->ours.unknown == 0);
+    return p;
+}
+
+static sw_status fits_with(struct pub_run run, double rows)
+{
+    struct pub_prediction p;
+    run.setup = run.ours;
+    run.setup.rows = rows;
+    const sw_status st = sw_published_fits(&run, &p);
+    sw_str_fini(&p.assumed);
+    return st;
+}
+
+static void a_batch_that_is_not_published_is_the_largest_that_fits(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    struct pub_run run = *find(file, "v100-1-zero3-offload-10B");
+    assert_int_equal(run.setup.unknown, PUB_BATCH);
+    struct pub_prediction p = seek(&run);
+    const double rows = run.setup.rows;
+    assert_true(rows >= 1 && rows == run.ours.rows && rows == p.rows);
+    assert_int_equal(fits_with(run, rows), SW_OK);
+    assert_int_equal(fits_with(run, 2 * rows), SW_E_NOMEM);
+    assert_true(predict(&run, NULL).rows == rows); /* theirs has it, too */
+    char text[80];
+    snprintf(text, sizeof text, "micro-batches of %.0f, the largest that fit; ", rows);
+    assert_non_null(strstr(p.assumed.ptr, text));
+    sw_str_fini(&p.assumed);
+    sw_published_close(file);
+}
+
+/* States stay on the devices while they fit there; of the ZeRO stages none is faster. */
+static void a_place_is_the_nearest_and_a_stage_the_fastest(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    struct pub_run run = *find(file, "mi100-10B-weak"), small = run;
+    assert_int_equal(run.setup.unknown, PUB_BATCH | PUB_STAGE | PUB_PLACE);
+    struct pub_prediction p = seek(&run);
+    assert_string_equal(run.ours.states, "device");
+    assert_non_null(strstr(p.assumed.ptr, "ZeRO stage "));
+    for (int64_t stage = 0; stage <= 3; stage++) {
+        struct pub_run other = *find(file, "mi100-10B-weak");
+        other.setup.unknown = other.ours.unknown = PUB_BATCH;
+        other.setup.stage = other.ours.stage = stage;
+        struct pub_prediction q = {0};
+        const sw_status st = sw_published_seek(&other, &q);
+        assert_true(st == SW_OK ? q.tflops <= p.tflops : st == SW_E_NOMEM);
+        assert_true(stage > 0 || st == SW_E_NOMEM); /* 16 bytes a parameter on each device */
+        sw_str_fini(&q.assumed);
+    }
+    sw_str_fini(&p.assumed);
+    small.devices = small.nodes = 1;
+    p = seek(&small);
+    assert_string_equal(small.ours.states, "host");
+    sw_str_fini(&p.assumed);
+    sw_published_close(file);
+}
+
+static void a_mesh_has_slices_within_a_node_and_stages_beyond(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    struct pub_run run = *find(file, "v100-512-3d-0.65T");
+    assert_int_equal(run.setup.unknown, PUB_BATCH | PUB_MESH);
+    run.devices = 128;
+    run.nodes = 8;
+    run.model.parameters = 1e11;
+    const struct pub_run asked = run;
+    struct pub_prediction p = seek(&run);
+    assert_int_equal(run.setup.tensor, 8); /* of 16 devices: there are 72 heads */
+    assert_int_equal(run.setup.micro_batches, 4 * run.setup.pipe);
+    assert_int_equal(fits_with(run, 2 * run.setup.rows), SW_E_NOMEM);
+    for (int64_t pipe = 2; pipe <= 8; pipe *= 2) {
+        struct pub_run other = asked;
+        struct pub_prediction q;
+        other.setup.unknown = other.ours.unknown = PUB_BATCH;
+        other.setup.tensor = other.ours.tensor = 8;
+        other.setup.pipe = other.ours.pipe = pipe;
+        other.setup.chunks = other.ours.chunks = 1;
+        const sw_status st = sw_published_seek(&other, &q);
+        assert_true(st == SW_OK ? q.tflops <= p.tflops : st == SW_E_NOMEM);
+        sw_str_fini(&q.assumed);
+    }
+    assert_true(run.setup.pipe > 1); /* one stage does not fit */
+    sw_str_fini(&p.assumed);
+    sw_published_close(file);
+}
+
+static void nothing_that_fits_is_said_in_bytes(void **state)
+{
+    (void)state;
+    struct pub_file *file = open_file();
+    struct pub_run run = *find(file, "v100-pytorch-dp-1.3B");
+    struct pub_prediction p;
+    run.model.parameters *= 100;
+    assert_int_equal(sw_published_seek(&run, &p), SW_E_NOMEM);
+    assert_non_null(
+        strstr(sw_error_message(), "no plan of ours fits; the last one that was tried: "));
+    assert_non_null(strstr(sw_error_message(), " are missing"));
+    assert_true(run.setup.unknown == PUB_BATCH && !p.assumed.ptr);
+    sw_published_close(file);
+}
+
+/* A range of sizes has a result for each end, which is judged. */
+static void both_ends_of_a_range_of_sizes_are_judged(void **state)
+{
+    (void)state;
+    static const struct sw_plan_published wanted = {.id = "mi100-64-range"};
+    char *text = NULL;
+    bool missed = true;
+    assert_int_equal(sw_plan_published_text(&wanted, &missed, &text), SW_OK);
+    const char *first = strstr(text, "\nmi100-64-range-0.3B "), *last = strstr(text, "-50B ");
+    assert_true(first && last && first < last);
+    assert_true(strstr(first, " met\n") < last && strstr(last, " met\n"));
+    assert_false(missed);
+    sw_text_free(text);
+}
+
 /* No micro-batch of one chunk, and no chunks of the found micro-batch, are faster. */
 static void what_is_not_published_is_searched(void **state)
 {
@@ -448,16 +579,15 @@ static void a_group_says_what_is_assumed_and_why_there_is_no_figure(void **state
     (void)state;
     char *text = NULL;
     bool missed = true;
-    const struct sw_plan_published none = {.id = "v100-1", .ours = true};
+    const struct sw_plan_published none = {.id = "megatron-sp", .ours = true};
     assert_int_equal(sw_plan_published_text(&none, &missed, &text), SW_OK);
     assert_false(missed);
-    assert_non_null(strstr(text, ": setup.rows: v100-1-zero3-offload-10B: the batch is not"));
+    assert_non_null(strstr(text, ": setup.sequence_parallel: megatron-sp-175B: a sequence"));
     assert_null(strstr(text, "no plan of ours")); /* for the same reason */
     sw_text_free(text);
     const struct sw_plan_published mi100 = {.id = "mi100"};
     assert_int_equal(sw_plan_published_text(&mi100, &missed, &text), SW_OK);
     assert_non_null(strstr(text, "\n  not published, and assumed: "));
-    assert_non_null(strstr(text, ": model: mi100-64-range: the model is not published"));
     sw_text_free(text);
 }
 
@@ -627,6 +757,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_run_that_is_larger_than_its_cluster_is_refused),
     cmocka_unit_test(chunks_divide_the_bubble),
     cmocka_unit_test(what_is_not_published_is_searched),
+    cmocka_unit_test(a_batch_that_is_not_published_is_the_largest_that_fits),
+    cmocka_unit_test(a_place_is_the_nearest_and_a_stage_the_fastest),
+    cmocka_unit_test(a_mesh_has_slices_within_a_node_and_stages_beyond),
+    cmocka_unit_test(nothing_that_fits_is_said_in_bytes),
+    cmocka_unit_test(both_ends_of_a_range_of_sizes_are_judged),
     cmocka_unit_test(a_page_is_the_same_every_time),
     cmocka_unit_test(our_accounting_has_our_settings),
     cmocka_unit_test(a_group_says_what_is_assumed_and_why_there_is_no_figure),
