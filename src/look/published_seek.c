@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a published run does not say, and has no default: its batch, its ZeRO stage, where its states
-// are, its mesh. The nearest place that fits is taken, and of its plans in ours the fastest.
+// What a published run does not say, and has no default: its batch, its ZeRO stage, where its
+// states are, its mesh. The nearest place that fits is taken, and of its plans in ours the fastest.
 #include <string.h>
 
 #include "cluster/cluster.h"
