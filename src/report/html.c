@@ -185,7 +185,7 @@ sw_status sw_html_open(const char *path, const char *flag, struct sw_output *out
 {
     const sw_status st = sw_output_open(path, true, out);
     if (st < 0) {
-        return sw_fail_prefix(st == SW_E_IO ? SW_E_ARG : st, flag);
+        return sw_fail_prefix(st == SW_E_IO ? SW_E_ARG : st, "%s", flag);
     }
     return out->kind == SW_OUTPUT_REPLACES ? check_output(path, flag) : SW_OK;
 }

@@ -169,7 +169,7 @@ INLINE void tile_store(void *to, const __m512i x[TILE_EDGE])
 }
 #endif
 
-#if defined(__AMX_BF16__)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) /* gcc; clang */
 /* ---- tile registers ---- */
 
 /* Configures all eight tile registers of this thread for whole tiles, and clears them. An item

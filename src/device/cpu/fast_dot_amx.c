@@ -4,7 +4,7 @@
 // not needed again. Rows of the left operand stay in the L1 cache for the next block.
 #include "device/cpu/bf16_tiles.h"
 
-#if defined(__AMX_BF16__)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) /* gcc; clang */
 
 static void begin(void)
 {

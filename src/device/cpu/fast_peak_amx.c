@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peak bf16 multiply-add rate on tiles with tdpbf16ps: 16 x 16 sums of 32 products each.
-#if defined(__AMX_BF16__)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) /* gcc; clang */
 #include "device/cpu/bf16_tiles.h"
 #include "device/cpu/fast.h"
 
