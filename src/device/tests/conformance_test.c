@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 1200
 // COST 40
+// SLOW SPILLWAY_CONFORMANCE=all
 // Every kernel of every device, by one table of cases. Results have the same bits on 1, 3 and 7
 // threads, at any operand offset, for each instruction set. The fast kernels are near the plain C
 // reference (equal if the op is exact), and the mock is equal to it. A new fast row is covered as
-// soon as it takes an op.
+// soon as it takes an op. A case takes one of the numbers of threads and one of the offsets: the
+// cases of a kind, and the instruction sets, take turns. SPILLWAY_CONFORMANCE=all takes all.
 // For a processor that is emulated, and slow (tests/other_cpu.sh): SPILLWAY_ISA_FROM=avx512 takes
 // the instruction sets from that one up, and leaves out the tests that do not depend on them.
 // SPILLWAY_SHARD=i/n is part i of n of the kinds of ops, 0 <= i < n.
@@ -36,6 +38,7 @@ enum { N_LIMITS = SW_LEN(limits) };
 /* The first of the limits that is tested. */
 static int first_limit;
 static int part, n_parts = 1;
+static bool all_ways; /* each case runs on each number of threads and at each offset */
 
 struct devices {
     struct sw_device *reference[N_THREADS];
@@ -124,20 +127,32 @@ static void check_apart(struct sw_device *dev, const struct op_case *c,
     }
 }
 
+/* Is it the turn of number i of n? turn: a count of cases and instruction sets */
+static bool is_turn(int i, int n, int turn)
+{
+    return all_ways || i == turn % n;
+}
+
 static void check_fast(struct devices *all, const struct op_case *c, const struct op_case *want,
-                       int i_limit)
+                       int i_limit, int turn)
 {
     struct op_case first, other;
     const char *set = sw_device_kernel_set(all->fast[i_limit][0]);
     run(all->fast[i_limit][0], c, &first);
     check_apart(all->fast[i_limit][0], c, &first);
     for (int t = 1; t < N_THREADS; t++) {
+        if (!is_turn(t - 1, N_THREADS - 1, turn)) {
+            continue;
+        }
         run(all->fast[i_limit][t], c, &other);
         same_bits(&other, &first, "on more threads", set);
         case_fini(&other);
     }
     static const int64_t shifts[] = {1, 8}; /* a row of a tile may begin at any element */
     for (int i = 0; i < N_SHIFTS; i++) {
+        if (!is_turn(i, N_SHIFTS, turn / 2)) { /* each offset with each number of threads */
+            continue;
+        }
         struct op_case shifted = *c;
         shifted.shift = shifts[i];
         run(all->fast[i_limit][0], &shifted, &other);
@@ -157,12 +172,16 @@ static void check_fast(struct devices *all, const struct op_case *c, const struc
     case_fini(&first);
 }
 
-static void check_case(struct devices *all, const struct op_case *c)
+/* number: of the case among those of its kind and type */
+static void check_case(struct devices *all, const struct op_case *c, int number)
 {
     struct op_case want, other;
     run(all->reference[0], c, &want);
     check_apart(all->reference[0], c, &want);
     for (int t = 1; t < N_THREADS && first_limit == 0; t++) {
+        if (!is_turn(t - 1, N_THREADS - 1, number)) {
+            continue;
+        }
         run(all->reference[t], c, &other);
         same_bits(&other, &want, "on more threads", "reference");
         case_fini(&other);
@@ -175,7 +194,7 @@ static void check_case(struct devices *all, const struct op_case *c)
     for (int l = first_limit; l < N_LIMITS; l++) {
         if (l == first_limit || strcmp(sw_device_kernel_set(all->fast[l][0]),
                                        sw_device_kernel_set(all->fast[l - 1][0])) != 0) {
-            check_fast(all, c, &want, l);
+            check_fast(all, c, &want, l, number + l);
         }
     }
     case_fini(&want);
@@ -187,7 +206,7 @@ static void check_kinds(struct devices *all)
         for (size_t d = 0; op_cases[kind] && d < SW_LEN(dtypes); d++) {
             struct op_case c;
             for (int variant = 0; op_cases[kind](&c, dtypes[d], variant); variant++) {
-                check_case(all, &c);
+                check_case(all, &c, variant);
                 case_fini(&c);
             }
             case_fini(&c);
@@ -343,7 +362,7 @@ static void test_sums_of_the_loss_may_be_long(void **state)
     for (size_t i = 0; i < SW_LEN(kinds); i++) {
         struct op_case c;
         deep_loss(&c, kinds[i]);
-        check_case(*state, &c);
+        check_case(*state, &c, (int)i);
         case_fini(&c);
     }
 }
@@ -619,6 +638,7 @@ static bool choose(void)
 {
     const char *isa = getenv("SPILLWAY_ISA_FROM"), *shard = getenv("SPILLWAY_SHARD");
     char more;
+    all_ways = getenv("SPILLWAY_CONFORMANCE") != NULL;
     while (isa && first_limit < N_LIMITS - 1 && strcmp(limits[first_limit], isa) != 0) {
         first_limit++;
     }

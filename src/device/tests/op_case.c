@@ -47,10 +47,19 @@ void case_fini(struct op_case *c)
     }
 }
 
+static uint64_t seed_of(const struct op_case *c)
+{
+    return sw_hash_str(SW_HASH_INIT, c->name);
+}
+
+static double draw(uint64_t seed, uint64_t stream, uint64_t i, double low, double high)
+{
+    return low + (high - low) * ((double)(sw_philox_u64(seed, stream, i) >> 11) * 0x1p-53);
+}
+
 double case_random(const struct op_case *c, uint64_t stream, uint64_t i, double low, double high)
 {
-    const uint64_t seed = sw_hash_str(SW_HASH_INIT, c->name);
-    return low + (high - low) * ((double)(sw_philox_u64(seed, stream, i) >> 11) * 0x1p-53);
+    return draw(seed_of(c), stream, i, low, high);
 }
 
 static void set_view(struct case_tensor *t, enum sw_dtype dtype, struct sw_shape shape)
@@ -71,9 +80,10 @@ static void allocate(struct case_tensor *t)
 static void fill_floats(struct op_case *c, struct case_tensor *t, double low, double high)
 {
     const int64_t n = (int64_t)(t->bytes / sw_dtype_bytes(t->view.dtype));
+    const uint64_t seed = seed_of(c);
     for (int64_t i = 0; i < n; i++) {
         sw_store_f64(t->view.dtype, t->view.data, i,
-                     case_random(c, c->n_made, (uint64_t)i, low, high));
+                     draw(seed, (uint64_t)c->n_made, (uint64_t)i, low, high));
     }
 }
 
@@ -109,9 +119,10 @@ int case_in_ints(struct op_case *c, struct sw_shape shape, int64_t low, int64_t 
     struct case_tensor *t = &c->in[c->op.n_in];
     set_view(t, SW_I32, shape);
     allocate(t);
+    const uint64_t seed = seed_of(c);
     for (int64_t i = 0; i < sw_shape_elems(&shape); i++) {
         ((int32_t *)t->view.data)[i] =
-            (int32_t)floor(case_random(c, c->n_made, (uint64_t)i, (double)low, (double)high));
+            (int32_t)floor(draw(seed, (uint64_t)c->n_made, (uint64_t)i, (double)low, (double)high));
     }
     c->n_made++;
     return c->op.n_in++;

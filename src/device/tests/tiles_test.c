@@ -191,36 +191,42 @@ static void put_loss_tile(struct op_case *c, const struct op_case *whole, const 
     }
 }
 
-static void check_loss(struct sw_device *dev, enum sw_op_kind kind, enum sw_dtype dtype,
-                       const struct shape *s)
+static void put_whole_loss(struct op_case *c, enum sw_op_kind kind, enum sw_dtype dtype,
+                           const struct shape *s)
+{
+    const bool is_grad = kind == SW_OP_LINEAR_CE_GRAD;
+    case_init(c, kind, "loss %d of %dx%d %s", (int)kind, (int)s->rows, (int)s->width,
+              sw_dtype_name(dtype));
+    put_loss_inputs(c, dtype, s);
+    case_out(c, is_grad ? dtype : SW_F32, is_grad ? SW_SHAPE(s->n_tokens, s->width) : SW_SHAPE(1));
+    case_out(c, is_grad ? dtype : SW_F32, is_grad ? SW_SHAPE(s->rows, s->width) : SW_SHAPE(1));
+    if (!is_grad) {
+        case_out(c, SW_F32, SW_SHAPE(s->n_tokens));
+    } else if (c->op.attrs.linear_ce.has_bias) {
+        case_out(c, dtype, SW_SHAPE(s->rows));
+    }
+}
+
+/* c: the whole loss */
+static void check_loss(struct sw_device *dev, const struct op_case *c, const struct shape *s)
 {
     enum { FEW_TOKENS = 100 };
     if (is_gpu(dev) && s->n_tokens > FEW_TOKENS && !getenv("SPILLWAY_EMU_ALL")) {
         return; /* a block for each row: slow */
     }
-    const bool is_grad = kind == SW_OP_LINEAR_CE_GRAD;
+    const bool is_grad = c->op.kind == SW_OP_LINEAR_CE_GRAD;
     const char *set = sw_device_kernel_set(dev);
-    struct op_case c, whole, tile, results[MOST_TILES];
-    case_init(&c, kind, "loss %d of %dx%d %s", (int)kind, (int)s->rows, (int)s->width,
-              sw_dtype_name(dtype));
-    put_loss_inputs(&c, dtype, s);
-    case_out(&c, is_grad ? dtype : SW_F32, is_grad ? SW_SHAPE(s->n_tokens, s->width) : SW_SHAPE(1));
-    case_out(&c, is_grad ? dtype : SW_F32, is_grad ? SW_SHAPE(s->rows, s->width) : SW_SHAPE(1));
-    if (!is_grad) {
-        case_out(&c, SW_F32, SW_SHAPE(s->n_tokens));
-    } else if (c.op.attrs.linear_ce.has_bias) {
-        case_out(&c, dtype, SW_SHAPE(s->rows));
-    }
-    run(dev, &c, &whole);
+    struct op_case whole, tile, results[MOST_TILES];
+    run(dev, c, &whole);
     const int64_t n = n_tiles(s);
     assert_true(n > 1 && n <= MOST_TILES);
     for (int64_t t = 0; t < n; t++) {
-        put_loss_tile(&tile, &c, s, t, t > 0 ? &results[t - 1] : NULL);
+        put_loss_tile(&tile, c, s, t, t > 0 ? &results[t - 1] : NULL);
         run(dev, &tile, &results[t]);
         if (is_grad) {
             assert_same(&tile, set, &results[t].out[1], &whole.out[1], t * s->tile);
         }
-        for (int i = 0; t == n - 1 && i < c.op.n_out; i += is_grad ? 2 : 1) {
+        for (int i = 0; t == n - 1 && i < c->op.n_out; i += is_grad ? 2 : 1) {
             assert_same(&tile, set, &results[t].out[i], &whole.out[i], 0);
         }
         case_fini(&tile);
@@ -229,18 +235,21 @@ static void check_loss(struct sw_device *dev, enum sw_op_kind kind, enum sw_dtyp
         case_fini(&results[t]);
     }
     case_fini(&whole);
-    case_fini(&c);
 }
 
 static void a_loss_by_tiles_has_the_bits_of_the_whole(void **state)
 {
+    static const enum sw_op_kind kinds[] = {SW_OP_LINEAR_CE, SW_OP_LINEAR_CE_GRAD};
     struct sw_device **devices = *state;
-    for (int l = 0; l < n_devices; l++) {
-        for (size_t i = 0; i < SW_LEN(losses) * SW_LEN(dtypes); i++) {
-            const enum sw_dtype dtype = dtypes[i % SW_LEN(dtypes)];
-            const struct shape *s = &losses[i / SW_LEN(dtypes)];
-            check_loss(devices[l], SW_OP_LINEAR_CE, dtype, s);
-            check_loss(devices[l], SW_OP_LINEAR_CE_GRAD, dtype, s);
+    for (size_t i = 0; i < SW_LEN(losses) * SW_LEN(dtypes); i++) {
+        const struct shape *s = &losses[i / SW_LEN(dtypes)];
+        for (size_t k = 0; k < SW_LEN(kinds); k++) {
+            struct op_case c;
+            put_whole_loss(&c, kinds[k], dtypes[i % SW_LEN(dtypes)], s);
+            for (int l = 0; l < n_devices; l++) {
+                check_loss(devices[l], &c, s);
+            }
+            case_fini(&c);
         }
     }
 }
@@ -320,7 +329,8 @@ static void put_product(struct op_case *c, enum form form, enum sw_dtype dtype,
     }
 }
 
-static void check_product(struct sw_device *dev, enum form form, enum sw_dtype dtype,
+/* c: the whole product */
+static void check_product(struct sw_device *dev, enum form form, const struct op_case *c,
                           const struct shape *s)
 {
     enum { LONG = 2048 };
@@ -328,13 +338,13 @@ static void check_product(struct sw_device *dev, enum form form, enum sw_dtype d
         return; /* slow, and independent of the instruction set */
     }
     const char *set = sw_device_kernel_set(dev);
-    struct op_case c, whole, tile, results[MOST_TILES];
-    put_product(&c, form, dtype, s, NULL, 0, NULL);
-    run(dev, &c, &whole);
+    const enum sw_dtype dtype = c->in[0].view.dtype;
+    struct op_case whole, tile, results[MOST_TILES];
+    run(dev, c, &whole);
     const int64_t n = n_tiles(s);
     assert_true(n > 1 && n <= MOST_TILES);
     for (int64_t t = 0; t < n; t++) {
-        put_product(&tile, form, dtype, s, &c, t, t > 0 ? &results[t - 1].out[0] : NULL);
+        put_product(&tile, form, dtype, s, c, t, t > 0 ? &results[t - 1].out[0] : NULL);
         run(dev, &tile, &results[t]);
         if (form == BY_ROWS || t == n - 1) {
             assert_same(&tile, set, &results[t].out[0], &whole.out[0],
@@ -346,18 +356,20 @@ static void check_product(struct sw_device *dev, enum form form, enum sw_dtype d
         case_fini(&results[t]);
     }
     case_fini(&whole);
-    case_fini(&c);
 }
 
 static void a_product_by_tiles_has_the_bits_of_the_whole(void **state)
 {
     struct sw_device **devices = *state;
-    for (int l = 0; l < n_devices; l++) {
-        for (size_t i = 0; i < SW_LEN(products) * SW_LEN(dtypes); i++) {
-            for (int form = 0; form < N_FORMS; form++) {
-                check_product(devices[l], (enum form)form, dtypes[i % SW_LEN(dtypes)],
-                              &products[i / SW_LEN(dtypes)]);
+    for (size_t i = 0; i < SW_LEN(products) * SW_LEN(dtypes); i++) {
+        const struct shape *s = &products[i / SW_LEN(dtypes)];
+        for (int form = 0; form < N_FORMS; form++) {
+            struct op_case c;
+            put_product(&c, (enum form)form, dtypes[i % SW_LEN(dtypes)], s, NULL, 0, NULL);
+            for (int l = 0; l < n_devices; l++) {
+                check_product(devices[l], (enum form)form, &c, s);
             }
+            case_fini(&c);
         }
     }
 }
