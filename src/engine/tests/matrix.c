@@ -816,7 +816,7 @@ void matrix_captured(int n_rows, int n_steps)
  * build with nothing but a C compiler, which has the same graphs and plans. */
 #ifdef __SANITIZE_THREAD__
 enum { LEFT_OUT = 88 }; /* percent */
-#elif defined TEST_SANITIZED || !defined SW_HAVE_DNNL
+#elif defined TEST_SANITIZED || !SW_HAVE_DNNL
 enum { LEFT_OUT = 65 };
 #else
 enum { LEFT_OUT = 0 };

@@ -5,7 +5,7 @@
 // longer.
 #include "engine/tests/matrix.h"
 
-#if defined TEST_SANITIZED || !defined SW_HAVE_DNNL /* these builds are slow */
+#if defined TEST_SANITIZED || !SW_HAVE_DNNL /* these builds are slow */
 enum { STEPS = 2 };
 #else
 enum { STEPS = 3 };
