@@ -31,6 +31,9 @@ target_compile_options(sw_compile INTERFACE
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith
     -ffp-contract=off -fno-math-errno "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/="
     $<$<BOOL:${SPILLWAY_WERROR}>:-Werror>)
+if(NOT SPILLWAY_AVX2)
+    target_compile_definitions(sw_compile INTERFACE SPILLWAY_WITHOUT_AVX2)
+endif()
 if(NOT SPILLWAY_AVX512)
     target_compile_definitions(sw_compile INTERFACE SPILLWAY_WITHOUT_AVX512)
 endif()
@@ -81,7 +84,7 @@ function(sw_kernel_flags)
     set(avx2 -mavx2 -mfma -mf16c)
     set(avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mf16c)
     foreach(source IN LISTS ARGN)
-        if(source MATCHES "_avx2\\.c$")
+        if(source MATCHES "_avx2\\.c$" AND SPILLWAY_AVX2)
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx2})
         elseif(source MATCHES "_avx512\\.c$" AND SPILLWAY_AVX512)
             set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS ${avx512})

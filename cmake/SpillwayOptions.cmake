@@ -6,6 +6,7 @@ option(SPILLWAY_WERROR "Treat warnings as errors" OFF)
 option(SPILLWAY_SAN "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(SPILLWAY_TSAN "ThreadSanitizer" OFF)
 option(SPILLWAY_FUZZ "Link the fuzz targets with libFuzzer instead of our driver (clang)" OFF)
+option(SPILLWAY_AVX2 "Vector kernels for AVX2, which are used where the processor has it and no newer ones" ON)
 option(SPILLWAY_AVX512 "Kernels for AVX-512, which are used where the processor has it" ON)
 option(SPILLWAY_EXAMPLES "Build the example programs" ON)
 set(SPILLWAY_WITHOUT_TESTS "" CACHE STRING

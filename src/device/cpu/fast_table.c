@@ -66,9 +66,11 @@ const struct cpu_vector *sw_cpu_vector_for(enum cpu_isa isa)
         return &sw_cpu_vector_avx512;
     }
 #endif
+#if !defined(SPILLWAY_WITHOUT_AVX2)
     if (isa >= CPU_AVX2) {
         return &sw_cpu_vector_avx2;
     }
+#endif
 #endif
     (void)isa;
     return &sw_cpu_vector_portable;
