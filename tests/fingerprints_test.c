@@ -341,9 +341,10 @@ static void every_kind_of_op_is_in_some_plan(void **state)
     (void)state;
     int n_missing = 0;
     for (int kind = 0; kind < SW_N_OP_KINDS; kind++) {
-        /* no plan has several ranks for one forward */
+        /* no plan has several ranks for one forward; a pass makes the last one, after the
+         * fingerprint is taken */
         if (!met[kind] && kind != SW_OP_EXCHANGE && kind != SW_OP_LINEAR_CE_MERGE &&
-            kind != SW_OP_CROSS_ENTROPY_MERGE) {
+            kind != SW_OP_CROSS_ENTROPY_MERGE && kind != SW_OP_LINEAR_CE_AT_ONCE) {
             print_error("no line of tests/fingerprints.txt has the op %s\n",
                         sw_op_name(&(struct sw_op){.kind = (enum sw_op_kind)kind}));
             n_missing++;

@@ -268,6 +268,18 @@ static void shapes_linear_ce_grad(const struct sw_op_desc *d, struct sw_view *ou
     }
 }
 
+/* The first two outputs of LINEAR_CE, and those of LINEAR_CE_GRAD. */
+static void shapes_linear_ce_at_once(const struct sw_op_desc *d, struct sw_view *out)
+{
+    set(&out[0], sw_stat_dtype(d->in[1].dtype), SW_SHAPE(1));
+    like(&out[1], &out[0]);
+    like(&out[2], &d->in[1]);
+    like(&out[3], &d->in[2]);
+    if (d->op->attrs.linear_ce.has_bias) {
+        like(&out[4], &d->in[4]);
+    }
+}
+
 static void shapes_select_index(const struct sw_op_desc *d, struct sw_view *out)
 {
     const struct sw_shape *rows = &d->in[0].shape;
@@ -513,6 +525,11 @@ static int64_t words_of_loss(const struct sw_op_desc *d)
     return whole > 0 ? whole : d->in[1].shape.dims[0];
 }
 
+static int64_t words_of_third(const struct sw_op_desc *d)
+{
+    return d->in[2].shape.dims[0];
+}
+
 /* ---- cost ---- */
 
 static int64_t flops_matmul(const struct sw_op_desc *d)
@@ -538,6 +555,13 @@ static int64_t flops_linear_ce(const struct sw_op_desc *d)
 static int64_t flops_linear_ce_grad(const struct sw_op_desc *d)
 {
     const bool dh = d->out[0].shape.rank >= 0, dw = d->out[1].shape.rank >= 0;
+    return (2 + 2 * dh + 2 * dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
+}
+
+/* The logits, and one product per gradient. */
+static int64_t flops_linear_ce_at_once(const struct sw_op_desc *d)
+{
+    const bool dh = d->out[2].shape.rank >= 0, dw = d->out[3].shape.rank >= 0;
     return (2 + 2 * dh + 2 * dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
 }
 
@@ -956,6 +980,10 @@ static const struct sw_op_info table[SW_N_OP_KINDS] = {
     [SW_OP_QUANTIZED_MATMUL] = {.attrs = SW_ATTRS_QUANTIZED_MATMUL, .traits = SW_TRAIT_PRODUCTS,
         .n_out = 1, .shapes = shapes_quantized_matmul, .flops = flops_quantized_matmul,
         .apart = apart_matmul, .uncut = blocks},
+    [SW_OP_LINEAR_CE_AT_ONCE] = {.attrs = SW_ATTRS_LINEAR_CE,
+        .traits = SW_TRAIT_PRODUCTS | SW_TRAIT_LABELS, .n_out = 4,
+        .shapes = shapes_linear_ce_at_once, .flops = flops_linear_ce_at_once, .factor = 1,
+        .index_input = 3, .n_indexed = words_of_third, .uncut = classes},
 };
 // clang-format on
 

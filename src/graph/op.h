@@ -294,7 +294,12 @@ enum { SW_MAX_INPUTS = 12, SW_MAX_OUTPUTS = 6 };
                                                    outputs of MATMUL, to the bit, with the decoded \
                                                    weight as b. A block of columns of the result is\
                                                    computed at a time, and only its part of the    \
-                                                   weight is decoded. Attrs piece and ta are 0 */
+                                                   weight is decoded. Attrs piece and ta are 0 */ \
+    X(LINEAR_CE_AT_ONCE,  "linear_ce_at_once")  /* dloss, h, w [V,C], labels [, bias [V]] -> sum,  \
+                                                   count, dh, dw [, dbias]: the outputs of         \
+                                                   LINEAR_CE, of LOSS_MEAN_GRAD with attrs         \
+                                                   mean_weight, and of LINEAR_CE_GRAD, to the bit. \
+                                                   No tile, no part, not by row */
 
 enum sw_op_kind {
 #define SW_OP_ENUM(name, text) SW_OP_##name,
@@ -370,6 +375,7 @@ struct sw_linear_ce_attrs {
      * what it has beyond is padding, which gets the gradient 0. 0 = w is a tile, or whole */
     int64_t whole;
     struct sw_tile_attrs tile;
+    double mean_weight; /* LINEAR_CE_AT_ONCE: attrs weight of its LOSS_MEAN_GRAD */
 };
 /* Number of words, without padding. rows: of w */
 static inline int64_t sw_linear_ce_words(const struct sw_linear_ce_attrs *attrs, int64_t rows)

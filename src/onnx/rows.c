@@ -602,6 +602,7 @@ static const struct sw_onnx_row rows[SW_N_OP_KINDS] = {
                           "decodes a quantized weight; export the model that it was made from",
                           NULL, NULL},
     [SW_OP_QUANTIZED_MATMUL] = FUSED,
+    [SW_OP_LINEAR_CE_AT_ONCE] = FUSED,
 };
 
 const struct sw_onnx_row *sw_onnx_row_of(enum sw_op_kind kind)

@@ -87,6 +87,7 @@ static const struct attr {
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.first, TYPE_I64),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.continues, TYPE_BOOL),
     ATTR(SW_ATTRS_LINEAR_CE, linear_ce.tile.partial, TYPE_BOOL),
+    ATTR(SW_ATTRS_LINEAR_CE, linear_ce.mean_weight, TYPE_REAL),
     ATTR(SW_ATTRS_LOSS_MEAN, loss_mean.weight, TYPE_REAL),
     ATTR(SW_ATTRS_STATS, stats.clip, TYPE_REAL),
     ATTR(SW_ATTRS_STATS, stats.overflow_skips, TYPE_BOOL),

@@ -252,7 +252,7 @@ struct cpu_vector {
     void (*softmax_stats)(const float *logits, int64_t ld, int64_t m, int64_t n, float *max,
                           float *sum);
     /* out[i,j] = dsum (exp(x - lse_i) - smooth - hot (first_label + j == label_i)), times 1 - (x /
-     * cap)^2 for capped x. label_i -100: the row is 0. cap 0: no cap */
+     * cap)^2 for capped x. label_i -100: the row is 0. cap 0: no cap. f32: out may be the logits */
     void (*softmax_grad)(enum sw_dtype dtype, const float *logits, int64_t ld, int64_t m, int64_t n,
                          const float *lse, const int32_t *labels, int64_t first_label,
                          struct cpu_onehot onehot, float dsum, float cap, void *out,
@@ -482,7 +482,7 @@ bool sw_cpu_are_alike(const struct sw_op_desc *desc, int n_out);
 
 extern const struct cpu_kernel sw_cpu_quantized_matmul;
 extern const struct cpu_kernel sw_cpu_matmul_dots, sw_cpu_matmul_dnnl, sw_cpu_matmul_own;
-extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad;
+extern const struct cpu_kernel sw_cpu_linear_ce, sw_cpu_linear_ce_grad, sw_cpu_linear_ce_at_once;
 extern const struct cpu_kernel sw_cpu_elementwise, sw_cpu_cast, sw_cpu_dropout;
 extern const struct cpu_kernel sw_cpu_accumulate, sw_cpu_grad_stats, sw_cpu_update;
 extern const struct cpu_kernel sw_cpu_lamb_moments, sw_cpu_lamb_apply;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LINEAR_CE and LINEAR_CE_GRAD: cross entropy of h w^T without the logits.
+// LINEAR_CE and LINEAR_CE_GRAD: cross entropy of h w^T without the logits; LINEAR_CE_AT_ONCE: both,
+// by blocks of rows, see below.
 // Forward: the product [rows, V] is cut into chunks of attrs.linear_ce.chunk vocabulary rows, and
 // those into blocks. A block keeps only each row's maximum and sum of exponentials, and the label's
 // logit. A row's pieces are joined afterwards in vocabulary order (two-term online softmax). A bias
@@ -781,6 +782,7 @@ struct backward_job {
     int32_t *labels, *place; /* labels and indices of those rows */
     float *lse, *dh;
     int64_t n_used;
+    bool adds; /* dw and db have the sums of earlier rows */
 };
 
 /* An ignored row: its dh is that of the tiles before, or 0. */
@@ -935,14 +937,17 @@ static void db_item(const struct backward_job *job, int64_t i_item)
     const struct loss_shape *s = &b->s;
     const int64_t first = i_item * BIAS_COLUMNS;
     const int64_t n = sw_min_i64(BIAS_COLUMNS, chunk_rows(s, job->c) - first);
+    const int64_t column = s->first_bias + job->c * s->chunk + first;
     float total[BIAS_COLUMNS] = {0}, sums[BIAS_COLUMNS];
+    if (job->adds) {
+        memcpy(total, (const float *)job->call->out[2] + column, (size_t)n * sizeof *total);
+    }
     for (int64_t row = 0; row < job->n_used; row += SW_SUM_BLOCK) {
         const size_t at = (size_t)(row * s->stride + first) * sw_dtype_bytes(s->dtype);
         b->vector->sum_rows(s->dtype, job->d + at, sw_min_i64(SW_SUM_BLOCK, job->n_used - row),
                             s->stride, n, sums);
         b->vector->accumulate_block(total, n, sums, n, 1, n);
     }
-    const int64_t column = s->first_bias + job->c * s->chunk + first;
     b->vector->cast(b->db_dtype, SW_F32,
                     (char *)job->call->out[2] + (size_t)column * sw_dtype_bytes(b->db_dtype), total,
                     0, n);
@@ -1018,19 +1023,17 @@ static void scatter_item(void *ctx, int64_t i_item, int i_worker)
                          0, s->width);
 }
 
-/* The products of chunk c by panels. */
-static void run_chunk_panels(struct backward_job *job)
+/* Chunk c's part of the gradients, by panels. */
+static void run_gradients(struct backward_job *job)
 {
     const struct backward *b = job->b;
     const struct loss_shape *s = &b->s;
     const struct backward_chunk *chunk = backward_chunk(b, job->c);
     struct sw_pool *pool = job->call->pool;
     const int64_t columns = chunk_rows(s, job->c);
-    const void *w = vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk);
-    struct cpu_panels_call call = {
-        .a = job->h, .b = w, .workspace = job->scratch, .finish = take_d_block, .ctx = job};
-    run_panels(&chunk->panels_logits, job->n_used, s->width, pool, &call);
-    call.a = job->d;
+    struct cpu_panels_call call = {.a = job->d,
+                                   .b = vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk),
+                                   .workspace = job->scratch};
     if (b->has_dh) {
         if (job->c == 0 && s->continues) {
             sw_pool_run(pool, job->n_used, gather_item, job);
@@ -1045,7 +1048,7 @@ static void run_chunk_panels(struct backward_job *job)
     if (b->has_dw) {
         call.b = job->h;
         call.c = vocab_row(s, job->call->out[1], SW_F32, job->c * s->chunk);
-        call.adds = false;
+        call.adds = job->adds;
         run_panels(&chunk->panels_dw, columns, job->n_used, pool, &call);
         if (job->n_used == 0) {
             memset(call.c, 0, (size_t)(columns * s->width) * sizeof(float));
@@ -1054,6 +1057,21 @@ static void run_chunk_panels(struct backward_job *job)
     if (b->has_db) {
         sw_pool_run(pool, sw_ceil_div(columns, BIAS_COLUMNS), bias_item, job);
     }
+}
+
+/* The products of chunk c by panels. */
+static void run_chunk_panels(struct backward_job *job)
+{
+    const struct loss_shape *s = &job->b->s;
+    const struct cpu_panels_call call = {
+        .a = job->h,
+        .b = vocab_row(s, job->call->in[2], s->dtype, job->c * s->chunk),
+        .workspace = job->scratch,
+        .finish = take_d_block,
+        .ctx = job};
+    run_panels(&backward_chunk(job->b, job->c)->panels_logits, job->n_used, s->width,
+               job->call->pool, &call);
+    run_gradients(job);
 }
 
 /* The products of chunk c, one after the other. */
@@ -1161,3 +1179,292 @@ const struct cpu_kernel sw_cpu_linear_ce_grad = {.name = "fast",
                                                  .prepare = backward_prepare,
                                                  .release = backward_release,
                                                  .run = backward_run};
+
+/* ---- the loss and its gradient at once ---- */
+
+/* LINEAR_CE_AT_ONCE goes through the rows block by block. It keeps the logits of a block over the
+ * whole vocabulary, in fp32, until d replaces them, so that they are computed once. A block is all
+ * rows, or has a multiple of DEPTH of them: then dw and the sums of d are added in the same runs as
+ * those of all rows. Only by panels: dw of 16 bits cannot hold a partial sum. */
+struct at_once {
+    struct forward f; /* of a block */
+    struct backward b;
+    int64_t rows;
+    size_t scratch_bytes;
+};
+
+/* The logits of a block are about as large as the slopes d of a chunk of all rows, or twice. */
+static int64_t rows_at_once(const struct loss_shape *s)
+{
+    const int64_t most = 2 * s->rows * s->chunk / s->vocab;
+    return sw_min_i64(s->rows,
+                      cpu_even_part(s->rows, sw_max_i64(DEPTH, most / DEPTH * DEPTH), DEPTH));
+}
+_Static_assert(DEPTH % SW_SUM_BLOCK == 0, "a block ends where a partial sum does");
+
+/* The two ops that it replaces, of n rows; both descs point to their op. */
+struct loss_pair {
+    struct sw_op op[2];
+    struct sw_op_desc desc[2];
+};
+
+static void split(const struct sw_op_desc *both, int64_t n, struct loss_pair *out)
+{
+    const struct sw_op *op = both->op;
+    struct sw_view h = both->in[1];
+    const bool has_bias = op->attrs.linear_ce.has_bias;
+    h.shape = SW_SHAPE(n, sw_shape_last(&h.shape));
+    *out = (struct loss_pair){
+        .op = {{.kind = SW_OP_LINEAR_CE, .n_in = 3 + has_bias, .n_out = 3, .attrs = op->attrs},
+               {.kind = SW_OP_LINEAR_CE_GRAD,
+                .n_in = 5 + has_bias,
+                .n_out = op->n_out - 2,
+                .attrs = op->attrs}},
+        .desc = {{.in = {h, both->in[2], both->in[3], both->in[4]}},
+                 {.in = {both->in[0], h, both->in[2], both->in[3], both->in[0], both->in[4]}}}};
+    for (int i = 0; i < 2; i++) {
+        out->desc[i].op = &out->op[i];
+    }
+    memcpy(out->desc[1].out, &both->out[2], 3 * sizeof *both->out);
+    out->desc[1].out[0].shape = both->out[2].shape.rank >= 0 ? h.shape : both->out[2].shape;
+}
+
+static bool takes_at_once(const struct sw_op_desc *desc)
+{
+    const struct sw_linear_ce_attrs *attrs = &desc->op->attrs.linear_ce;
+    bool good = !attrs->by_row && attrs->whole == 0 && attrs->tile.first == 0 &&
+                !attrs->tile.continues && !attrs->tile.partial && desc->in[1].dtype == SW_F32 &&
+                desc->in[2].dtype == SW_F32 && sw_shape_rows(&desc->in[1].shape) > 0 &&
+                attrs->chunk > 0;
+    for (int i = 2; i < 5; i++) {
+        good = good && (!cpu_has_output(desc, i) || desc->out[i].dtype == SW_F32);
+    }
+    return good;
+}
+
+/* SW_E_UNSUP: not by panels */
+static sw_status at_once_cut(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                             struct at_once *both)
+{
+    struct loss_pair pair;
+    *both = (struct at_once){.rows = sw_shape_rows(&desc->in[1].shape)};
+    split(desc, both->rows, &pair);
+    const struct loss_shape whole = shape_of(&pair.desc[0], 0);
+    if (!wants_panels(dev, &whole)) {
+        return SW_E_UNSUP;
+    }
+    split(desc, rows_at_once(&whole), &pair);
+    SW_TRY(forward_cut(dev, &pair.desc[0], &both->f));
+    SW_TRY(backward_cut(dev, &pair.desc[1], &both->b));
+    struct backward *b = &both->b;
+    b->s.stride = sw_ceil_div(b->s.vocab, PANEL_SLACK) * PANEL_SLACK + PANEL_SLACK;
+    for (int other = 0; other < 2 && b->by_panels; other++) { /* with the stride of d */
+        const int64_t c = other ? 0 : b->s.n_chunks - 1;
+        b->by_panels = backward_cut_panels(dev, b, c, &b->chunk[other]);
+    }
+    both->scratch_bytes =
+        both->f.shared_bytes > b->shared_bytes ? both->f.shared_bytes : b->shared_bytes;
+    return both->f.by_panels && b->by_panels ? SW_OK : SW_E_UNSUP;
+}
+
+/* The workspace: of all rows the logits of labels, lse and indices, and dsum; of a block the
+ * statistics, h, dh and d. */
+static size_t column_bytes(const struct at_once *both)
+{
+    return sw_round_up((size_t)both->rows * sizeof(float), CPU_LINE);
+}
+
+static size_t block_stats_bytes(const struct at_once *both)
+{
+    const struct forward *f = &both->f;
+    return sw_round_up((size_t)(2 * f->s.rows * f->n_columns) * sizeof(float), CPU_LINE);
+}
+
+static size_t block_bytes(const struct at_once *both, int64_t width)
+{
+    return sw_round_up((size_t)(both->b.s.rows * width) * sizeof(float), CPU_LINE);
+}
+
+static void at_once_query(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                          struct sw_kernel_info *out)
+{
+    struct at_once both;
+    const sw_status st = takes_at_once(desc) ? at_once_cut(dev, desc, &both) : SW_E_UNSUP;
+    out->no_memory = st == SW_E_NOMEM;
+    if (st < 0) {
+        return;
+    }
+    const struct loss_shape *s = &both.b.s;
+    out->supported = true;
+    out->workspace_bytes = 3 * column_bytes(&both) + CPU_LINE + block_stats_bytes(&both) +
+                           2 * block_bytes(&both, s->width) + block_bytes(&both, s->stride) +
+                           both.scratch_bytes;
+    out->path = both.f.vector->name;
+}
+
+static void at_once_release(void *prepared)
+{
+    sw_free(prepared);
+}
+
+static sw_status at_once_prepare(const struct cpu_device *dev, const struct sw_op_desc *desc,
+                                 void **prepared)
+{
+    struct at_once *both = sw_alloc_zero("device", 1, sizeof *both);
+    SW_TRY_ALLOC(both, "the loss and its gradient");
+    const sw_status st = at_once_cut(dev, desc, both);
+    if (st < 0) {
+        sw_free(both);
+        return st;
+    }
+    *prepared = both;
+    return SW_OK;
+}
+
+struct at_once_job {
+    const struct at_once *both;
+    struct forward_job forward; /* of the present block */
+    struct backward_job backward;
+    float *logits; /* of the block, then d */
+};
+
+struct at_once_chunk {
+    struct forward_chunk forward; /* first: take_logits_block takes it */
+    const struct at_once_job *job;
+};
+
+/* Takes a block of a chunk's products, and keeps its logits. */
+static void keep_logits_block(void *ctx, float *logits, struct cpu_block block)
+{
+    const struct at_once_chunk *chunk = ctx;
+    const struct loss_shape *s = &chunk->job->both->b.s;
+    take_logits_block(ctx, logits, block);
+    float *to = chunk->job->logits + block.i * s->stride + chunk->forward.c * s->chunk + block.j;
+    for (int64_t i = 0; i < block.m; i++) {
+        memcpy(to + i * s->stride, logits + i * block.n, (size_t)block.n * sizeof *to);
+    }
+}
+
+/* Logits of the chunk -> d, of one row. */
+static void slope_item(void *ctx, int64_t i_item, int i_worker)
+{
+    const struct backward_job *job = ctx;
+    const struct loss_shape *s = &job->b->s;
+    const int64_t row = job->place[i_item], n = chunk_rows(s, job->c);
+    float *d = (float *)job->d + i_item * s->stride;
+    (void)i_worker;
+    job->b->vector->softmax_grad(SW_F32, d, s->stride, 1, n, job->lse + row, job->labels + row,
+                                 job->c * s->chunk, (struct cpu_onehot){0, 1},
+                                 *(const float *)job->call->in[0], s->cap, d, s->stride);
+}
+
+/* The logits, statistics and lse of a block. */
+static void run_block_logits(const struct at_once_job *job)
+{
+    const struct forward_job *forward = &job->forward;
+    const struct forward *f = forward->f;
+    const struct loss_shape *s = &f->s;
+    struct sw_pool *pool = forward->call->pool;
+    for (int64_t c = 0; c < s->n_chunks && forward->n_used > 0; c++) {
+        struct at_once_chunk chunk = {.forward = {forward, c}, .job = job};
+        const struct cpu_panels_call call = {
+            .a = forward->h,
+            .b = vocab_row(s, forward->call->in[1], SW_F32, c * s->chunk),
+            .workspace = forward->scratch,
+            .finish = keep_logits_block,
+            .ctx = &chunk};
+        run_panels(&f->panels[c < s->n_chunks - 1], forward->n_used, s->width, pool, &call);
+    }
+    sw_pool_run(pool, sw_ceil_div(forward->n_used, MERGE_ROWS), merge_item,
+                (void *)(uintptr_t)forward);
+}
+
+static void run_block_gradients(struct at_once_job *job)
+{
+    struct backward_job *backward = &job->backward;
+    const struct loss_shape *s = &backward->b->s;
+    for (backward->c = 0; backward->c < s->n_chunks; backward->c++) {
+        backward->d = (char *)(job->logits + backward->c * s->chunk);
+        sw_pool_run(backward->call->pool, backward->n_used, slope_item, backward);
+        run_gradients(backward);
+    }
+}
+
+static void at_once_run(const struct cpu_call *call)
+{
+    const struct at_once *both = call->prepared;
+    const struct loss_shape *s = &both->b.s;
+    const struct sw_linear_ce_attrs *attrs = &call->desc->op->attrs.linear_ce;
+    const int32_t *labels = call->in[3];
+    char *mem = call->workspace;
+    float *label_logit = (float *)mem, *lse = (float *)(mem + column_bytes(both));
+    int32_t *place = (int32_t *)(mem + 2 * column_bytes(both));
+    float *dsum = (float *)(mem + 3 * column_bytes(both)), *stats = dsum + CPU_LINE / sizeof *dsum;
+    char *together = (char *)stats + block_stats_bytes(both);
+    float *dh = (float *)(together + block_bytes(both, s->width));
+    float *logits = (float *)((char *)dh + block_bytes(both, s->width));
+    char *scratch = (char *)logits + block_bytes(both, s->stride);
+    const void *bias = s->bias ? call->in[4] : NULL;
+    struct cpu_call parts[2] = {*call, *call};
+    parts[0].in = (void *const[]){call->in[1], call->in[2], call->in[3], (void *)(uintptr_t)bias};
+    parts[0].out = (void *const[]){NULL, NULL, lse};
+    parts[1].in =
+        (void *const[]){dsum, call->in[1], call->in[2], call->in[3], lse, (void *)(uintptr_t)bias};
+    parts[1].out = call->out + 2;
+    struct at_once_job job = {.both = both,
+                              .forward = {.f = &both->f,
+                                          .call = &parts[0],
+                                          .max = stats,
+                                          .sum = stats + both->f.s.rows * both->f.n_columns,
+                                          .scratch = scratch},
+                              .backward = {.b = &both->b,
+                                           .call = &parts[1],
+                                           .labels = (int32_t *)(uintptr_t)labels,
+                                           .lse = lse,
+                                           .dh = dh,
+                                           .scratch = scratch},
+                              .logits = logits};
+    const int64_t n_used = find_used(labels, both->rows, place);
+    for (int64_t row = 0; row < both->rows; row++) {
+        if (labels[row] == IGNORED) {
+            pass_row(&job.backward, row);
+        }
+    }
+    const float dloss = *(const float *)call->in[0], count = (float)n_used;
+    *dsum = attrs->mean_weight != 0 ? dloss * (float)attrs->mean_weight
+            : count > 0             ? dloss / count
+                                    : 0;
+    int64_t first = 0;
+    do {
+        const int64_t n = sw_min_i64(s->rows, n_used - first);
+        const char *h = (const char *)call->in[1] + (size_t)(first * s->width) * sizeof(float);
+        job.forward.place = job.backward.place = place + first;
+        job.forward.label_logit = label_logit + first;
+        job.forward.n_used = job.backward.n_used = n;
+        for (int64_t i = 0; i < n; i++) {
+            job.forward.label_logit[i] = NAN; /* see forward_run */
+        }
+        if (n_used < both->rows) {
+            move_together(s, call->in[1], place + first, n, n, together);
+            h = together;
+        }
+        job.forward.h = h;
+        job.backward.h = (char *)(uintptr_t)h;
+        job.backward.adds = first > 0;
+        run_block_logits(&job);
+        run_block_gradients(&job);
+        first += n;
+    } while (first < n_used);
+    double total = 0;
+    for (int64_t i = 0; i < n_used; i++) {
+        total += (double)(lse[place[i]] - label_logit[i]);
+    }
+    *(float *)call->out[0] = (float)total;
+    *(float *)call->out[1] = count;
+}
+
+const struct cpu_kernel sw_cpu_linear_ce_at_once = {.name = "fast",
+                                                    .query = at_once_query,
+                                                    .prepare = at_once_prepare,
+                                                    .release = at_once_release,
+                                                    .run = at_once_run};

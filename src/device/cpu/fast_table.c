@@ -36,6 +36,7 @@ const struct cpu_kernel *const sw_cpu_fast_rows[SW_N_OP_KINDS][4] = {
     [SW_OP_CROSS_ENTROPY_GRAD] = {&sw_cpu_cross_entropy_grad},
     [SW_OP_LINEAR_CE] = {&sw_cpu_linear_ce},
     [SW_OP_LINEAR_CE_GRAD] = {&sw_cpu_linear_ce_grad},
+    [SW_OP_LINEAR_CE_AT_ONCE] = {&sw_cpu_linear_ce_at_once},
     [SW_OP_RMS_NORM] = {&sw_cpu_rms_norm},
     [SW_OP_ADD_RMS_NORM] = {&sw_cpu_rms_norm},
     [SW_OP_RMS_NORM_GRAD] = {&sw_cpu_rms_norm_grad},
