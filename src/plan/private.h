@@ -55,6 +55,8 @@ int64_t *sw_least_tiles(const struct sw_ir *ir, const struct sw_plan_options *op
 /* Backward recomputes what it reads of the blocks that `how` selects. *out: the blocks */
 sw_status sw_pass_recompute(struct sw_ir *ir, const struct sw_recompute *how,
                             struct sw_recomputed *out);
+/* Makes a loss over a vocabulary one op with its gradient, if the device has a kernel for it. */
+sw_status sw_pass_loss(struct sw_ir *ir, const struct sw_plan_options *options);
 /* Drops activations that backward can recompute with an inexpensive op from values that it reads
  * anyway. *out: their number */
 sw_status sw_pass_remake(struct sw_ir *ir, const struct sw_plan_options *options,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #define ROWS(X)                                                                                    \
+    X(loss)                                                                                        \
     X(recompute)                                                                                   \
     X(remake)                                                                                      \
     X(order)                                                                                       \

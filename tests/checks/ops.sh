@@ -16,6 +16,7 @@ may_name() {
     case $1 in
     src/plan/fuse.c) echo 'MATMUL|DEQUANTIZE|QUANTIZED_MATMUL|ADD|ACT|LAYER_NORM|ADD_LAYER_NORM|RMS_NORM|ADD_RMS_NORM' ;;
     src/device/quantized.c) echo 'MATMUL' ;;
+    src/plan/loss.c) echo 'LINEAR_CE|LINEAR_CE_GRAD|LINEAR_CE_AT_ONCE|LOSS_MEAN_GRAD|SEED' ;;
     src/plan/stage.c) echo 'CONTIGUOUS' ;;
     src/plan/tile.c) echo 'SELECT_INDEX' ;;
     src/plan/update.c) echo 'DENSIFY|CONTIGUOUS|ACCUMULATE|VIEW|CAST|GRAD_STATS|STATS_RESET|STATS_FINISH' ;;
