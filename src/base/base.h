@@ -424,6 +424,11 @@ void sw_pool_run(struct sw_pool *pool, int64_t n_items, sw_pool_fn fn, void *ctx
 void sw_pool_close(struct sw_pool *pool);
 /* Number of CPUs that this process may use (affinity mask, cgroup quota). */
 int sw_cpu_count(void);
+/* Hash of the affinity mask of this thread; 0 = not known. */
+uint64_t sw_cpu_mask(void);
+/* Share of one of n_alike processes with the same mask, at least 1. The quota is divided by the
+ * n_here processes of this host. */
+int sw_cpu_share(int n_alike, int n_here);
 
 /* ---- fault points: named places where tests make the program fail ----
  * SPILLWAY_FAULT="name:n:action[,...]" triggers the action at the n-th pass through `name` (1 =

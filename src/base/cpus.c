@@ -85,6 +85,21 @@ static int quota_count(void)
     }
 }
 
+uint64_t sw_cpu_mask(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? sw_hash(SW_HASH_INIT, &set, sizeof(set))
+                                                        : 0;
+}
+
+int sw_cpu_share(int n_alike, int n_here)
+{
+    const int mask = affinity_count() / n_alike, quota = quota_count();
+    const int share = quota > 0 && quota / n_here < mask ? quota / n_here : mask;
+    return share > 1 ? share : 1;
+}
+
 int sw_cpu_count(void)
 {
     const int mask = affinity_count(), quota = quota_count();

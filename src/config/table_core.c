@@ -615,8 +615,8 @@ static const struct config_field spillway_fields[] = {
     STRINGS("frozen", AT(spillway.frozen), "[]",
             "names of parameters that are not trained; * and ? match any text and any character",
             BUILT),
-    INT("threads", AT(spillway.threads), "0", 0, 4096, "compute threads; 0 = all processors",
-        BUILT),
+    INT("threads", AT(spillway.threads), "0", 0, 4096,
+        "compute threads of a rank; 0 = its share of its host's processors", BUILT),
     INT("seed", AT(spillway.seed), "1234", 0, HIGHEST, "seed of all random numbers", BUILT),
     STRING("device", AT(spillway.device), "\"auto\"",
            "device that computes: cpu, cuda, hip, or one of several as cuda:1; auto = a GPU if "

@@ -6,28 +6,33 @@
 
 #include "engine/private.h"
 
-/* This rank's index among the ranks of its machine. A plan needs one device, and its ranks may run
- * anywhere. */
-static struct sw_device_place find_place(const struct sw_engine *e)
+/* This rank's index among the ranks of its machine, and those of them that may use the same
+ * processors. A plan needs one device, and its ranks may run anywhere. */
+static struct sw_device_place find_place(const struct sw_engine *e, int *out_alike)
 {
     struct sw_device_place place = {
         .rank = 0, .n_ranks = e->hosts ? 0 : 1, .n_world = e->world.size};
+    *out_alike = 0;
     for (int r = 0; e->hosts && r < e->world.size; r++) {
-        const char *all = e->hosts, *mine = all + (size_t)e->world.rank * SW_HOST_NAME;
-        if (strcmp(all + (size_t)r * SW_HOST_NAME, mine) == 0) {
+        const struct engine_host *host = &e->hosts[r], *mine = &e->hosts[e->world.rank];
+        if (strcmp(host->name, mine->name) == 0) {
             place.rank += r < e->world.rank;
             place.n_ranks++;
+            *out_alike += host->cpus == mine->cpus;
         }
     }
     return place;
 }
 
-/* Threads of a rank: its share of the processors. */
-static int threads_of(const struct sw_engine *e)
+/* A rank shares the processors of its host with those that are bound to the same ones. */
+int sw_engine_share_threads(const struct sw_engine *e)
 {
     const int64_t threads = e->config->spillway.threads;
-    return threads > 0 || e->world.size == 1 ? (int)threads
-                                             : (int)sw_max_i64(1, sw_cpu_count() / e->world.size);
+    int n_alike;
+    const struct sw_device_place place = find_place(e, &n_alike);
+    return threads > 0 ? (int)threads
+           : e->hosts  ? sw_cpu_share(n_alike, place.n_ranks)
+                       : sw_cpu_share(e->world.size, e->world.size);
 }
 
 /* A simulated device is for plans. What is to lie on a disk needs a cluster with disks. */
@@ -64,7 +69,8 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
     struct sw_device *dev = NULL;
     const struct sw_spillway_config *c = &e->config->spillway;
     const char *name = e->options.run.device ? e->options.run.device : c->device;
-    const struct sw_device_place place = find_place(e);
+    int n_alike;
+    const struct sw_device_place place = find_place(e, &n_alike);
     if (!e->options.run.device && c->kernels != SW_KERNELS_FAST) {
         const bool reference = c->kernels == SW_KERNELS_REFERENCE;
         if (strcmp(name, "auto") != 0 && strcmp(name, "cpu") != 0) {
@@ -74,7 +80,7 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
         }
         name = reference ? "cpu:reference" : "cpu:onednn";
     }
-    SW_TRY(sw_device_open_at(name, threads_of(e), &place, &dev));
+    SW_TRY(sw_device_open_at(name, e->threads, &place, &dev));
     const sw_status st = check_simulated(e, dev);
     if (st < 0) {
         sw_device_close(dev);
@@ -91,7 +97,7 @@ sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out)
                         c->zero.offload_optimizer.device == SW_OFFLOAD_CPU &&
                         c->spillway.update != SW_PLACE_DEVICE;
     *out = NULL;
-    return wanted ? sw_device_open("cpu", threads_of(e), out) : SW_OK;
+    return wanted ? sw_device_open("cpu", e->threads, out) : SW_OK;
 }
 
 bool sw_engine_packs_rows(const struct sw_engine *e)

@@ -33,6 +33,7 @@ struct sw_engine_facts {
     const struct sw_task *task; /* NULL for a user's own forward */
     struct sw_task_sizes sizes; /* of the inputs of one micro-batch */
     int64_t rounds;             /* micro-steps of a step on this rank */
+    int threads;                /* compute threads of this rank */
     bool profile;               /* every instruction is measured */
     bool lora;                  /* only adapters are trained, saved and exported */
     uint64_t seed;

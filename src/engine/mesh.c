@@ -115,7 +115,7 @@ bool sw_engine_blocks(const sw_engine *e, int chunk, int *out_first, int *out_en
 static void assume_hosts(struct sw_engine *e, int node_ranks)
 {
     for (int r = 0; r < e->world.size; r++) {
-        snprintf(e->hosts + (size_t)r * SW_HOST_NAME, SW_HOST_NAME, "host-%d", r / node_ranks);
+        snprintf(e->hosts[r].name, sizeof e->hosts[r].name, "host-%d", r / node_ranks);
     }
 }
 
@@ -123,25 +123,25 @@ sw_status sw_engine_find_hosts(struct sw_engine *e)
 {
     const struct sw_engine_plan *plan = &e->options.plan;
     struct sw_machine_rates rates = {.node_ranks = 0};
-    char mine[SW_HOST_NAME] = "";
+    struct engine_host mine = {.cpus = sw_cpu_mask()};
     SW_TRY(plan->only ? sw_engine_take_rates(plan->rates, plan->n_rates, &rates) : SW_OK);
     if (e->hosts || e->world.size == 1 || (plan->only && rates.node_ranks == 0)) {
         return SW_OK;
     }
-    e->hosts = sw_alloc_zero("engine", (size_t)e->world.size, SW_HOST_NAME);
+    e->hosts = sw_alloc_zero("engine", (size_t)e->world.size, sizeof *e->hosts);
     SW_TRY_ALLOC(e->hosts, "names of machines");
     if (plan->only) {
         assume_hosts(e, rates.node_ranks);
         return SW_OK;
     }
-    gethostname(mine, sizeof mine - 1);
-    return sw_comm_all_gather(e->options.run.comm, mine, e->hosts, SW_HOST_NAME,
+    gethostname(mine.name, sizeof mine.name - 1);
+    return sw_comm_all_gather(e->options.run.comm, &mine, e->hosts, sizeof mine,
                               "the names of machines");
 }
 
 static const char *host_of(const struct sw_engine *e, int rank)
 {
-    return e->hosts + (size_t)rank * SW_HOST_NAME;
+    return e->hosts[rank].name;
 }
 
 const char *sw_engine_host(const sw_engine *e, int rank)

@@ -340,6 +340,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(sw_engine_open_source(e));
     SW_TRY(sw_engine_find_hosts(e));
+    e->threads = sw_engine_share_threads(e);
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
     SW_TRY(sw_engine_choose_library(e));

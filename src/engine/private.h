@@ -111,6 +111,12 @@ struct engine_agreed {
 
 enum { SW_HOST_NAME = 64 }; /* bytes, with the terminating NUL */
 
+/* Where a rank runs. In a plan without ranks, cpus is 0. */
+struct engine_host {
+    char name[SW_HOST_NAME];
+    uint64_t cpus; /* sw_cpu_mask */
+};
+
 struct sw_engine {
     struct sw_engine_options options; /* strings are valid only while opening */
     struct sw_config *config;
@@ -119,7 +125,8 @@ struct sw_engine {
     struct engine_sizes sizes;
     struct sw_mesh mesh;
     struct sw_coord world, data;  /* this rank among all ranks, and along the data axis */
-    char *hosts;                  /* [world, SW_HOST_NAME] their hosts; NULL = not known */
+    struct engine_host *hosts;    /* [world]; NULL = not known */
+    int threads;                  /* sw_engine_share_threads */
     sw_comm *lent[SW_AXIS_COUNT]; /* communicators of sw_engine_group; NULL = not asked for yet */
     int64_t *words;               /* [world] results of sw_engine_gather */
     struct engine_optimizer optimizer;
@@ -153,7 +160,7 @@ static inline bool sw_engine_runs_at_once(const struct sw_engine *e)
 /* ---- mesh.c ---- */
 /* Arranges the ranks as the configuration says. SW_E_CONFIG: the sizes do not make up the ranks. */
 sw_status sw_engine_take_mesh(struct sw_engine *e);
-/* Gathers the hosts of all ranks, by their names. With plan.only, takes those that the rates
+/* Gathers the hosts of all ranks. With plan.only, takes those that the rates
  * describe. Collective, except with plan.only. */
 sw_status sw_engine_find_hosts(struct sw_engine *e);
 void sw_engine_close_lent(struct sw_engine *e);
@@ -189,6 +196,8 @@ int32_t sw_engine_apply_rules(const struct engine_text *text, const struct sw_sa
 bool sw_engine_ends_text(const struct sw_sampling *sampling, int32_t id);
 
 /* ---- device.c ---- */
+/* Compute threads of this rank: the configured number, or its share of the host's processors. */
+int sw_engine_share_threads(const struct sw_engine *e);
 /* True if the host packs rows of gradients, and ranks read them in place. */
 bool sw_engine_packs_rows(const struct sw_engine *e);
 /* Bytes of each tier that a plan may use: the configured budgets; on a GPU, at most its free

@@ -103,13 +103,12 @@ static bool put_machine(const struct sw_run_record *r, struct sw_json_doc *doc)
                  name.machine);
     }
     sw_device_processor_name(cpu, sizeof cpu);
-    const int64_t threads = r->facts->config->spillway.threads;
     const int64_t memory = (int64_t)sysconf(_SC_PHYS_PAGES) * (int64_t)sysconf(_SC_PAGESIZE);
     struct sw_json *to = sw_json_put(doc, sw_json_root(doc), "machine", SW_JSON_OBJECT);
     return to && sw_json_put_str(doc, to, "host", host) &&
            sw_json_put_str(doc, to, "system", system) && sw_json_put_str(doc, to, "cpu", cpu) &&
            sw_json_put_i64(doc, to, "processors", sw_cpu_count()) &&
-           sw_json_put_i64(doc, to, "threads", threads > 0 ? threads : sw_cpu_count()) &&
+           sw_json_put_i64(doc, to, "threads", r->facts->threads) &&
            sw_json_put_i64(doc, to, "memory_bytes", memory) &&
            sw_json_put_str(doc, to, "device", r->facts->device_name) &&
            sw_json_put_str(doc, to, "kernels", r->facts->kernel_set) &&

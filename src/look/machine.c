@@ -25,11 +25,18 @@ struct sums {
     double shortest; /* seconds of the shortest kernel */
 };
 
+/* Where a rank runs. */
+struct place {
+    char host[HOST_NAME];
+    uint64_t cpus; /* sw_cpu_mask */
+};
+
 struct machine {
     const struct sw_doctor_cluster *wanted;
     sw_comm *world;                /* NULL = alone */
     int rank, size, local, n_here; /* n_here: ranks of a host */
-    char host[HOST_NAME];
+    int threads;                   /* of this rank */
+    struct place place;
     struct sw_cluster c;
     struct sw_cluster_link links[3];
     struct sw_cluster_disk disk;
@@ -39,50 +46,56 @@ struct machine {
 
 /* ---- ranks and hosts ---- */
 
-static sw_status refuse_hosts(const char *names, int rank, int n_first, int n)
+static sw_status refuse_hosts(const struct place *places, int rank, int n_first, int n)
 {
     return SW_FAIL(SW_E_CONFIG,
                    "a cluster has nodes that are alike, and ranks fill one after the other: %s has "
                    "%d ranks, but from rank %d on %s has %d",
-                   names, n_first, rank, names + (size_t)rank * HOST_NAME, n);
+                   places[0].host, n_first, rank, places[rank].host, n);
 }
 
 /* Ranks 0 .. n_here - 1 share the first host, the next n_here the second one, and so on. */
-static sw_status check_hosts(struct machine *m, const char *names)
+static sw_status check_hosts(struct machine *m, const struct place *places)
 {
-    int n = 1;
-    while (n < m->size && strcmp(names + (size_t)n * HOST_NAME, names) == 0) {
+    int n = 1, n_alike = 0;
+    while (n < m->size && strcmp(places[n].host, places[0].host) == 0) {
         n++;
     }
     for (int first = 0; first < m->size; first += n) {
-        const char *host = names + (size_t)first * HOST_NAME;
         int here = 0;
         for (int r = first; r < m->size; r++) {
-            here += strcmp(names + (size_t)r * HOST_NAME, host) == 0;
+            here += strcmp(places[r].host, places[first].host) == 0;
         }
         if (here != n) {
-            return refuse_hosts(names, first, n, here);
+            return refuse_hosts(places, first, n, here);
         }
     }
     m->n_here = n;
     m->local = m->rank % n;
+    for (int r = m->rank - m->local; r < m->rank - m->local + n; r++) {
+        n_alike += places[r].cpus == m->place.cpus;
+    }
+    m->threads = sw_cpu_share(n_alike, n);
     return SW_OK;
 }
 
 static sw_status find_hosts(struct machine *m)
 {
     m->size = m->n_here = 1;
-    gethostname(m->host, sizeof m->host - 1);
+    m->threads = sw_cpu_count();
+    gethostname(m->place.host, sizeof m->place.host - 1);
+    m->place.cpus = sw_cpu_mask();
     if (!m->world) {
         return SW_OK;
     }
     m->rank = sw_comm_rank(m->world);
     m->size = sw_comm_size(m->world);
-    char *names = sw_alloc_zero("look", (size_t)m->size, HOST_NAME);
-    SW_TRY_ALLOC(names, "names of machines");
-    sw_status st = sw_comm_all_gather(m->world, m->host, names, HOST_NAME, "names of machines");
-    st = st < 0 ? st : check_hosts(m, names);
-    sw_free(names);
+    struct place *places = sw_alloc_zero("look", (size_t)m->size, sizeof *places);
+    SW_TRY_ALLOC(places, "names of machines");
+    sw_status st =
+        sw_comm_all_gather(m->world, &m->place, places, sizeof *places, "names of machines");
+    st = st < 0 ? st : check_hosts(m, places);
+    sw_free(places);
     return st;
 }
 
@@ -132,7 +145,7 @@ static void sum_kernels(const struct sw_plan *plan, const struct sw_speeds *spee
 static struct sw_figure figure(struct machine *m, double value, const char *what)
 {
     const char *source =
-        sw_arena_printf(&m->c.arena, "measured by spillway doctor on %s: %s", m->host, what);
+        sw_arena_printf(&m->c.arena, "measured by spillway doctor on %s: %s", m->place.host, what);
     return (struct sw_figure){value, SW_FIGURE_MEASURED, source ? source : what, 0};
 }
 
@@ -204,7 +217,7 @@ static sw_status take_device(struct machine *m, const struct sw_engine_facts *f)
 {
     struct sw_cluster_device *d = &m->c.device;
     char backend[16] = "", arch[32] = "", name[128] = "";
-    int processors = (int)sw_max_i64(1, sw_cpu_count() / m->n_here);
+    int processors = m->threads;
     const char *at = strstr(f->kernel_set, "processors:");
     sscanf(f->kernel_set, "%15s %31s", backend, arch);
     m->sees_host = (f->device->caps & SW_DEVICE_HOST_VISIBLE) && strcmp(backend, "cpu") == 0;
@@ -238,13 +251,12 @@ static sw_status take_device(struct machine *m, const struct sw_engine_facts *f)
 
 static void write_config(const struct machine *m, enum sw_dtype dtype, struct sw_str *out)
 {
-    const int64_t threads = sw_max_i64(1, sw_cpu_count() / m->n_here);
     const bool tiers = dtype == SW_F32;
     sw_str_printf(out,
                   "{\"train_micro_batch_size_per_gpu\":1,\"optimizer\":{\"type\":\"AdamW\","
-                  "\"params\":{\"lr\":0.001}},\"spillway\":{\"threads\":%lld},"
+                  "\"params\":{\"lr\":0.001}},\"spillway\":{\"threads\":%d},"
                   "\"bf16\":{\"enabled\":%s},\"fp16\":{\"enabled\":%s}",
-                  (long long)threads, dtype == SW_BF16 ? "true" : "false",
+                  m->threads, dtype == SW_BF16 ? "true" : "false",
                   dtype == SW_F16 ? "true" : "false");
     if (tiers && m->wanted->disk) {
         sw_str_puts(out, ",\"zero_optimization\":{\"stage\":3,\"offload_param\":{\"device\":\"cpu\""
@@ -408,7 +420,7 @@ static void fill(struct machine *m)
     m->c.node.devices = figure(m, m->n_here, "ranks of a host");
     m->c.node.most = figure(m, m->size / m->n_here, "hosts that were measured");
     m->c.format = 1;
-    m->c.name = m->host;
+    m->c.name = m->place.host;
     m->c.about = "Measured with the kernels of a small training. All nodes are taken to be like "
                  "the one of rank 0.";
     m->c.links = m->links;

@@ -4,6 +4,7 @@
 // an axis does not support is refused by name. pipe_test.c, tensor_test.c and context_test.c have
 // one axis each.
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,7 +342,7 @@ static void lost_ranks_are_named_by_coordinates(void **state)
 static void hosts_are_printed(void **state)
 {
     (void)state;
-    char hosts[6][SW_HOST_NAME] = {"a", "a", "a", "b", "b", "b"};
+    struct engine_host hosts[6] = {{"a", 0}, {"a", 0}, {"a", 0}, {"b", 0}, {"b", 0}, {"b", 0}};
     struct sw_engine e = {.world = {0, 6}};
     struct sw_str text = {0};
     const int size[SW_AXIS_COUNT] = {1, 1, 3, 1, 2};
@@ -349,13 +350,13 @@ static void hosts_are_printed(void **state)
     sw_engine_print_mesh(&e, &text);
     assert_string_equal(sw_str_text(&text), "mesh: data 3 x tensor 2\n");
     sw_str_fini(&text);
-    e.hosts = hosts[0];
+    e.hosts = hosts;
     sw_engine_print_mesh(&e, &text);
     assert_non_null(strstr(sw_str_text(&text),
                            "mesh: data 3 x tensor 2 on a (ranks 0 to 2), b (ranks 3 to 5)\n"));
     assert_non_null(strstr(sw_str_text(&text), "tensor neighbours 2 (a) and 3 (b) do not share"));
     sw_str_fini(&text);
-    memcpy(hosts[3], "a", 2);
+    memcpy(hosts[3].name, "a", 2);
     sw_engine_print_mesh(&e, &text);
     assert_non_null(strstr(sw_str_text(&text), "b (ranks 4 to 5)\n"));
     assert_null(strstr(sw_str_text(&text), "neighbours"));
@@ -364,6 +365,65 @@ static void hosts_are_printed(void **state)
     sw_engine_print_mesh(&e, &text);
     assert_string_equal(sw_str_text(&text), "");
     sw_str_fini(&text);
+}
+
+static void processors_are_shared_by_ranks_of_a_host_with_the_same_ones(void **state)
+{
+    (void)state;
+    struct engine_host hosts[5] = {{"a", 1}, {"a", 1}, {"b", 1}, {"b", 2}, {"c", 1}};
+    const int alike[] = {2, 2, 1, 1, 1}, here[] = {2, 2, 2, 2, 1};
+    struct sw_config *config = calloc(1, sizeof *config);
+    struct sw_engine e = {.world = {0, 5}, .config = config, .hosts = hosts};
+    for (; e.world.rank < 5; e.world.rank++) {
+        assert_int_equal(sw_engine_share_threads(&e),
+                         sw_cpu_share(alike[e.world.rank], here[e.world.rank]));
+    }
+    e.world.rank = 4;
+    assert_int_equal(sw_engine_share_threads(&e), sw_cpu_count());
+    config->spillway.threads = 3;
+    assert_int_equal(sw_engine_share_threads(&e), 3);
+    free(config);
+}
+
+static void keep_to(int cpu)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    assert_int_equal(sched_setaffinity(0, sizeof set, &set), 0);
+}
+
+/* ctx: [2] threads of both ranks */
+static sw_status count_threads(void *ctx, sw_comm *comm)
+{
+    const struct sw_engine_options options = {.config.text =
+                                                  "{\"train_micro_batch_size_per_gpu\": 1}",
+                                              .model.path = model_path,
+                                              .inputs.seq_len = T,
+                                              .evaluate.logits = true,
+                                              .run.comm = comm};
+    cpu_set_t before;
+    sw_engine *e = NULL;
+    sched_getaffinity(0, sizeof before, &before);
+    if (sw_comm_rank(comm) == 1) {
+        keep_to(sched_getcpu());
+    }
+    const sw_status st = sw_initialize(&options, &e);
+    if (st >= 0) {
+        ((int *)ctx)[e->world.rank] = sw_engine_facts(e).threads;
+    }
+    sw_close(e);
+    sched_setaffinity(0, sizeof before, &before);
+    return st;
+}
+
+static void a_bound_rank_takes_no_threads_from_another(void **state)
+{
+    (void)state;
+    int threads[2];
+    assert_int_equal(sw_threads_run(2, 60, count_threads, threads), SW_OK);
+    assert_int_equal(threads[0], sw_cpu_count() > 1 ? sw_cpu_share(1, 2) : 1);
+    assert_int_equal(threads[1], 1);
 }
 
 static void a_shrunk_data_axis_is_printed(void **state)
@@ -400,6 +460,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(models_that_are_not_cut_are_refused),
     cmocka_unit_test(groups_are_lent_by_axis),
     cmocka_unit_test(hosts_are_printed),
+    cmocka_unit_test(processors_are_shared_by_ranks_of_a_host_with_the_same_ones),
+    cmocka_unit_test(a_bound_rank_takes_no_threads_from_another),
     cmocka_unit_test(a_shrunk_data_axis_is_printed),
     cmocka_unit_test(lost_ranks_are_named_by_coordinates),
     cmocka_unit_test(a_pipeline_runs_no_parts_of_a_step),
