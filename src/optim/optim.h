@@ -76,6 +76,12 @@ struct sw_scaler {
 /* The scale is always 1 if fp16 is disabled. */
 void sw_scaler_init(struct sw_scaler *scaler, const struct sw_fp16_config *fp16);
 
+/* The scaler with which a run resumes. A static scale is the configuration's. A dynamic one goes on
+ * from `saved`, of which only the state counts. was_dynamic: `saved` was; if not, a dynamic scale
+ * begins anew. */
+void sw_scaler_resume(struct sw_scaler *scaler, const struct sw_fp16_config *fp16,
+                      const struct sw_scaler *saved, bool was_dynamic);
+
 /*
  * sw_scaler_update - call it at each boundary, once it is known whether a gradient overflowed.
  *

@@ -19,6 +19,25 @@ void sw_scaler_init(struct sw_scaler *scaler, const struct sw_fp16_config *fp16)
     scaler->min_scale = (double)fp16->min_loss_scale;
 }
 
+void sw_scaler_resume(struct sw_scaler *scaler, const struct sw_fp16_config *fp16,
+                      const struct sw_scaler *saved, bool was_dynamic)
+{
+    const struct sw_scaler state = *saved; /* it may be the same object */
+    sw_scaler_init(scaler, fp16);
+    if (scaler->dynamic && !was_dynamic) {
+        return;
+    }
+    scaler->iteration = state.iteration;
+    scaler->last_overflow = state.last_overflow;
+    if (scaler->dynamic) {
+        /* fp16.hysteresis may have changed, and a count of 0 would never come to 1 */
+        const bool counts = state.hysteresis_left <= scaler->hysteresis &&
+                            (state.hysteresis_left >= 1 || scaler->hysteresis < 1);
+        scaler->hysteresis_left = counts ? state.hysteresis_left : scaler->hysteresis;
+        scaler->scale = state.scale;
+    }
+}
+
 /* The first hysteresis - 1 overflows do not change the scale; a halving does not reset them. */
 static sw_status overflowed(struct sw_scaler *scaler)
 {

@@ -490,15 +490,36 @@ static sw_status load_and_verify(struct sw_weights *w, const struct sw_weights_r
     return st;
 }
 
-static void take_over(const struct sw_ckpt_meta *meta, struct sw_weights_run *run)
+/* True if the run that saved the checkpoint had a dynamic loss scale. A checkpoint without a
+ * configuration is taken to be of this one. */
+static bool was_dynamic(const struct sw_ckpt_meta *meta, const struct sw_fp16_config *fp16)
 {
+    if (!meta->config) {
+        return fp16->enabled && fp16->loss_scale == 0;
+    }
+    const struct sw_json *enabled = sw_json_path(meta->config, "ds_config.fp16.enabled");
+    const struct sw_json *scale = sw_json_path(meta->config, "ds_config.fp16.loss_scale");
+    return enabled && enabled->type == SW_JSON_BOOL && enabled->boolean &&
+           (!scale || scale->number == 0);
+}
+
+static void take_over(const struct sw_weights *w, const struct sw_ckpt_meta *meta,
+                      struct sw_weights_run *run)
+{
+    const struct sw_fp16_config *fp16 = &w->config->fp16;
+    const struct sw_scaler saved = {.scale = meta->scaler.scale,
+                                    .iteration = meta->scaler.iteration,
+                                    .last_overflow = meta->scaler.last_overflow,
+                                    .hysteresis_left = meta->scaler.hysteresis_left};
     run->step = meta->step;
     run->applied = meta->applied;
     run->samples = meta->samples;
-    run->scaler.scale = meta->scaler.scale;
-    run->scaler.iteration = meta->scaler.iteration;
-    run->scaler.last_overflow = meta->scaler.last_overflow;
-    run->scaler.hysteresis_left = meta->scaler.hysteresis_left;
+    sw_scaler_resume(&run->scaler, fp16, &saved, was_dynamic(meta, fp16));
+    if (run->scaler.scale != saved.scale) {
+        sw_log(run->rank == 0 ? SW_LOG_WARN : SW_LOG_DEBUG,
+               "the loss scale is %g, as configured (fp16); that of the checkpoint was %g",
+               run->scaler.scale, saved.scale);
+    }
 }
 
 /* ---- choosing the checkpoint on several ranks ---- */
@@ -587,7 +608,7 @@ sw_status sw_weights_load(struct sw_weights *w, struct sw_weights_run *run, cons
             st = agree(run, load_and_verify(w, run, ckpt), "loading a checkpoint");
         }
         if (st >= 0) {
-            take_over(sw_ckpt_meta(ckpt), run);
+            take_over(w, sw_ckpt_meta(ckpt), run);
         }
     }
     sw_ckpt_close(ckpt);

@@ -256,6 +256,53 @@ static void every_changed_key_is_named(void **state)
     }
 }
 
+/* ---- the loss scale ---- */
+
+/* Trains two steps with the first settings. Returns the scaler after loading with the others. */
+static struct sw_scaler resume_scaler(const char *dir, const char *const *was, int n_was,
+                                      const char *const *is, int n_is)
+{
+    sw_engine *e = NULL;
+    assert_int_equal(open_engine(NULL, 5, was, n_was, false, &e), SW_OK);
+    assert_int_equal(train(e, 2), SW_OK);
+    assert_int_equal(sw_save(e, dir, NULL), SW_OK);
+    sw_close(e);
+    assert_int_equal(open_engine(NULL, 5, is, n_is, false, &e), SW_OK);
+    assert_int_equal(sw_load(e, dir), SW_OK);
+    const struct sw_scaler scaler = e->optimizer.scaler;
+    assert_int_equal(train(e, 1), SW_OK);
+    sw_close(e);
+    return scaler;
+}
+
+static void a_static_loss_scale_is_the_configurations(void **state)
+{
+    (void)state;
+    static const char *const dynamic[] = {"fp16.enabled=true", "fp16.initial_scale_power=10"};
+    static const char *const fixed[] = {"fp16.enabled=true", "fp16.loss_scale=128"};
+    static const char *const other[] = {"fp16.enabled=true", "fp16.initial_scale_power=8"};
+    sw_log_set_level(SW_LOG_ERROR); /* a change is a warning */
+    assert_true(resume_scaler(test_at("to_static"), dynamic, 2, fixed, 2).scale == 128);
+    assert_true(resume_scaler(test_at("to_dynamic"), fixed, 2, other, 2).scale == 256);
+    assert_true(resume_scaler(test_at("still_dynamic"), dynamic, 2, other, 2).scale == 1024);
+    sw_log_set_level(SW_LOG_WARN);
+}
+
+static void a_dynamic_loss_scale_begins_anew_after_another_dtype(void **state)
+{
+    (void)state;
+    static const char *const bf16[] = {"bf16.enabled=true"};
+    static const char *const fp16[] = {"fp16.enabled=true", "fp16.initial_scale_power=9",
+                                       "spillway.allow_other_math=true"};
+    sw_log_set_level(SW_LOG_ERROR);
+    const struct sw_scaler s = resume_scaler(test_at("from_bf16"), bf16, 1, fp16, 3);
+    sw_log_set_level(SW_LOG_WARN);
+    assert_true(s.scale == 512);
+    assert_int_equal(s.hysteresis_left, 2);
+    assert_int_equal(s.iteration, 0);
+    assert_int_equal(s.last_overflow, -1);
+}
+
 /* ---- two users of the library ---- */
 
 struct user {
@@ -323,6 +370,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(none_is_none_on_all_ranks),
     cmocka_unit_test(damage_is_found_on_load),
     cmocka_unit_test(every_changed_key_is_named),
+    cmocka_unit_test(a_static_loss_scale_is_the_configurations),
+    cmocka_unit_test(a_dynamic_loss_scale_begins_anew_after_another_dtype),
     cmocka_unit_test(two_users_in_one_folder_leave_whole_checkpoints),
 };
 

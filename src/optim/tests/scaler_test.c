@@ -61,6 +61,22 @@ static void traces_of_the_rule(void **state)
     trace(256, 1000, 2, false, "o.oo", (double[]){256, 256, 128, 64});
 }
 
+static void a_changed_hysteresis_counts_down_to_one(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t saved, now, left;
+    } cases[] = {{0, 2, 2}, {-3, 2, 2}, {1, 2, 1}, {2, 2, 2}, {5, 2, 2}, {2, 0, 0}, {-3, 0, -3}};
+    for (size_t i = 0; i < SW_LEN(cases); i++) {
+        const struct sw_fp16_config fp16 = {
+            .enabled = true, .initial_scale_power = 4, .hysteresis = cases[i].now};
+        struct sw_scaler s = {.scale = 64, .hysteresis_left = cases[i].saved};
+        sw_scaler_resume(&s, &fp16, &s, true);
+        assert_int_equal(s.hysteresis_left, cases[i].left);
+        assert_true(s.scale == 64);
+    }
+}
+
 static void the_minimum_is_an_error_that_names_its_key(void **state)
 {
     (void)state;
@@ -224,6 +240,7 @@ static int begin(char **argv)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(traces_of_the_rule),
+    cmocka_unit_test(a_changed_hysteresis_counts_down_to_one),
     cmocka_unit_test(the_minimum_is_an_error_that_names_its_key),
     cmocka_unit_test(without_fp16_the_scale_is_one),
     cmocka_unit_test(a_copy_continues_the_same_way),
