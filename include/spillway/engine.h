@@ -511,7 +511,8 @@ struct sw_save_options {
  * folder       created if it is missing; holds one checkpoint per step
  * options      NULL: all are kept, and the validation loss is unknown
  *
- * SW_E_ARG     a step is in progress, or has failed halfway
+ * SW_E_ARG     a step is in progress, or has failed halfway; or names a trained weight that is NaN
+ *              or infinite: earlier checkpoints stay as they are
  * SW_E_IO      names the file that could not be written; earlier checkpoints are intact
  * SW_E_PEER    another rank failed
  *

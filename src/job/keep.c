@@ -62,7 +62,10 @@ sw_status sw_job_save(struct job *job, bool in_haste)
         .metric_value = job->steps.validated == step ? job->measure.of[metric] : NAN,
         .metric_falls = metric == SW_METRIC_PERPLEXITY};
     SW_TRY(tell_state(job));
-    SW_TRY(sw_save(job->engine, job->options->output, &options));
+    const sw_status st = sw_save(job->engine, job->options->output, &options);
+    if (st < 0) {
+        return sw_fail_prefix(st, "saving step %lld", (long long)step);
+    }
     job->steps.saved = step;
     return SW_OK;
 }

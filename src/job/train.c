@@ -217,16 +217,40 @@ static sw_status follow(struct job *job, const struct sw_step_report *report, bo
                : SW_OK;
 }
 
-static sw_status not_finite(const struct job *job, const struct sw_step_report *report)
+/* The newest checkpoint is intact if its weights have given a finite loss since. */
+static sw_status not_finite(const struct job *job, const struct sw_step_report *report,
+                            const char *what, double value)
 {
-    const char *value = isnan(report->loss) ? "nan" : report->loss > 0 ? "inf" : "-inf";
-    const long long step = report->step;
-    return job->steps.saved >= 0
-               ? SW_FAIL(SW_E_ARG,
-                         "step %lld: the loss is %s; the checkpoint of step %lld is intact", step,
-                         value, (long long)job->steps.saved)
-               : SW_FAIL(SW_E_ARG, "step %lld: the loss is %s; no checkpoint was saved before it",
-                         step, value);
+    const char *is = isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+    const long long step = report->step, saved = job->steps.saved;
+    if (saved < 0) {
+        return SW_FAIL(SW_E_ARG, "step %lld: %s is %s; no checkpoint was saved before it", step,
+                       what, is);
+    }
+    if (saved <= job->steps.sound) {
+        return SW_FAIL(SW_E_ARG, "step %lld: %s is %s; the checkpoint of step %lld is intact", step,
+                       what, is, saved);
+    }
+    return SW_FAIL(SW_E_ARG,
+                   "step %lld: %s is %s, and the weights that gave it are those of the checkpoint "
+                   "of step %lld; --resume-from continues from an earlier one",
+                   step, what, is, saved);
+}
+
+/* Refuses to go on, or to save, after an update by NaN or infinity. A skipped step changed
+ * nothing. */
+static sw_status check_finite(struct job *job, const struct sw_step_report *report)
+{
+    if (report->skipped) {
+        return SW_OK;
+    }
+    if (!isfinite(report->loss)) {
+        return not_finite(job, report, "the loss", report->loss);
+    }
+    job->steps.sound = report->step - 1;
+    return isfinite(report->grad_norm)
+               ? SW_OK
+               : not_finite(job, report, "the norm of the gradient", report->grad_norm);
 }
 
 /* Takes one step. All ranks stop after the same step, whichever got the signal. */
@@ -237,9 +261,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     const struct sw_step_report *report = &step.report;
     sw_job_profile_begin(&job->told.profile, sw_engine_step(job->engine) + 1);
     SW_TRY(train_rows(job, &step));
-    if (!report->skipped && !isfinite(report->loss)) {
-        return not_finite(job, report);
-    }
+    SW_TRY(check_finite(job, report));
     job->loss = report->loss;
     step.validated = o->eval_every > 0 && report->step % o->eval_every == 0;
     if (step.validated) {
@@ -410,7 +432,7 @@ static sw_status train_rank(const struct team *team, sw_comm *comm, FILE *out, b
                       .progress = sw_progress_start(out, team->options->bar),
                       .val_loss = NAN,
                       .patience = {.best = NAN},
-                      .steps = {.saved = -1, .validated = -1}};
+                      .steps = {.saved = -1, .validated = -1, .sound = -1}};
     bool stopped = false;
     for (int i = 0; i < SW_METRIC_COUNT; i++) {
         job.measure.of[i] = NAN;

@@ -47,6 +47,7 @@ struct sw_job_patience {
 struct sw_job_steps {
     int64_t all, first;       /* steps of the run; steps before this start */
     int64_t saved, validated; /* steps of the last checkpoint and validation; -1 = none */
+    int64_t sound;            /* the newest step after which a loss was finite; -1 = none */
 };
 
 struct job {

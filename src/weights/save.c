@@ -163,9 +163,9 @@ static sw_status read_range(const struct tensors *t, const struct item *item, in
 }
 
 /* Elements [first, first + n) of a box. Each index along its first dimension is one range. */
-static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, void *dst)
+static sw_status read_box(const struct tensors *t, int64_t i_box, int64_t first, int64_t n,
+                          void *dst)
 {
-    const struct tensors *t = ctx;
     const struct item *item = &t->items[t->i_item[i_box]];
     const struct sw_ckpt_tensor *of = &t->boxes[i_box];
     const int rank = of->shape.rank;
@@ -183,6 +183,34 @@ static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, 
         some = sw_min_i64(n - done, width - column);
         SW_TRY(read_range(t, item, t->flat[i_box] + row * stride + column, some,
                           (char *)dst + (size_t)done * sw_dtype_bytes(of->dtype)));
+    }
+    return SW_OK;
+}
+
+static bool all_finite(const float *values, int64_t n)
+{
+    const uint32_t exponent = 0x7f800000;
+    bool good = true;
+    for (int64_t i = 0; i < n; i++) { /* without a branch, so that it is a vector loop */
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        good &= (bits & exponent) != exponent;
+    }
+    return good;
+}
+
+/* A checkpoint with a trained weight that is NaN or infinite is of no use, and would take the place
+ * of older ones. Frozen weights are as the model has them. */
+static sw_status read_piece(void *ctx, int64_t i_box, int64_t first, int64_t n, void *dst)
+{
+    const struct tensors *t = ctx;
+    const struct item *item = &t->items[t->i_item[i_box]];
+    SW_TRY(read_box(t, i_box, first, n, dst));
+    if (item->param && !sw_config_is_frozen(t->weights->config, item->name) &&
+        !all_finite(dst, n)) {
+        return SW_FAIL(SW_E_ARG,
+                       "weight %s has a value that is NaN or infinite, so no checkpoint is written",
+                       item->name);
     }
     return SW_OK;
 }
