@@ -288,6 +288,16 @@ static sw_status watch(struct watch *w, const struct commands *commands, const s
     return SW_OK;
 }
 
+/* A signal that whoever started this ignores (nohup, a shell's background) stays ignored: a blocked
+ * one would arrive at the descriptor all the same. */
+static void hear(sigset_t *heard, int signal_number)
+{
+    struct sigaction now;
+    if (sigaction(signal_number, NULL, &now) != 0 || now.sa_handler != SIG_IGN) {
+        sigaddset(heard, signal_number);
+    }
+}
+
 sw_status sw_launch_watch(const struct job *job, const struct commands *commands,
                           struct monitor *monitor, FILE *log, bool *lost, struct outcome *out)
 {
@@ -302,9 +312,9 @@ sw_status sw_launch_watch(const struct job *job, const struct commands *commands
     sigset_t heard, old;
     sw_status st;
     sigemptyset(&heard);
-    sigaddset(&heard, SIGINT);
-    sigaddset(&heard, SIGTERM);
-    sigaddset(&heard, SIGHUP);
+    hear(&heard, SIGINT);
+    hear(&heard, SIGTERM);
+    hear(&heard, SIGHUP);
     sigaddset(&heard, SIGCHLD);
     pthread_sigmask(SIG_BLOCK, &heard, &old);
     SW_TRY_OR(restore_mask, open_uplink(&w));

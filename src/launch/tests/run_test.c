@@ -498,6 +498,32 @@ static void test_signals_are_passed_on(void **state)
     wait_for("got-1");
 }
 
+/* As under nohup: the hang-up is not meant for it, and costs no restart. */
+static void test_ignored_signals_stay_ignored(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o =
+        shell(words, "echo x >> $TEST_FOLDER/hung; test $(wc -l < $TEST_FOLDER/hung) = 2 && exit; "
+                     "touch $TEST_FOLDER/up-7; while ! test -e $TEST_FOLDER/go; do sleep 0.05; "
+                     "done; exit 4");
+    o.restarts = 1;
+    fflush(NULL);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGHUP, SIG_IGN);
+        const struct result result = run(&o, 1);
+        _exit(strstr(result.log, "restart 1 of 1") ? result.exit : 99);
+    }
+    int status;
+    wait_for("up-7");
+    kill(pid, SIGHUP);
+    usleep(200000);
+    write_file("go", "", 0644);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(sw_launch_exit_of(status), 0);
+}
+
 static void test_link(void **state)
 {
     (void)state;
@@ -886,9 +912,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_first_failure_is_named),
     cmocka_unit_test(test_signals_are_told),
     cmocka_unit_test(test_the_rest_is_ended),
+    cmocka_unit_test(test_what_failed_is_swept),
     cmocka_unit_test(test_nothing_to_start),
     cmocka_unit_test(test_restarts),
     cmocka_unit_test(test_signals_are_passed_on),
+    cmocka_unit_test(test_ignored_signals_stay_ignored),
     cmocka_unit_test(test_link),
     cmocka_unit_test(test_silent_rank),
     cmocka_unit_test(test_broken_line),
