@@ -235,7 +235,8 @@ struct process {
 sw_status sw_launch_spawn(const struct job *job, const struct command *command,
                           const cpu_set_t *cores, const sigset_t *mask, struct process *out);
 void sw_launch_signal(const struct process *process, int signal_number);
-/* Returns true once, when the process has just ended. sweep: kills the rest of its group. */
+/* Returns true once, when the process has just ended. If it failed, or with sweep, the rest of its
+ * group is killed. */
 bool sw_launch_reap(struct process *process, bool sweep);
 /* Exit status as a shell says it: 128 + the signal. */
 int sw_launch_exit_of(int status);

@@ -143,7 +143,8 @@ bool sw_launch_reap(struct process *process, bool sweep)
         info.si_pid == 0) {
         return false;
     }
-    if (sweep) {
+    const bool failed = info.si_code != CLD_EXITED || info.si_status != 0;
+    if (sweep || failed) {
         kill(-process->pid, SIGKILL); /* before the number can belong to another group */
     }
     process->running = waitpid(process->pid, &process->status, 0) != process->pid;

@@ -429,6 +429,23 @@ static void test_the_rest_is_ended(void **state)
     assert_int_not_equal(access(in_folder("deaf"), F_OK), 0);
 }
 
+/* Processes that a failing rank leaves are ended, also if it was the first or the only one. */
+static void test_what_failed_is_swept(void **state)
+{
+    (void)state;
+    const char *words[3];
+    struct sw_launch_options o =
+        shell(words, "sleep 600 & echo $! > $TEST_FOLDER/pid-$RANK; exit 3");
+    unlink(in_folder("pid-0"));
+    assert_int_equal(run(&o, 1).exit, 3);
+    const pid_t left = pid_of(0);
+    for (int i = 0; i < 500 && !has_ended(left); i++) {
+        usleep(10000);
+    }
+    assert_true(has_ended(left));
+    unlink(in_folder("pid-0"));
+}
+
 static void test_nothing_to_start(void **state)
 {
     (void)state;
