@@ -149,6 +149,10 @@ static sw_status parse_world_host(struct sw_arena *arena, char *text, struct hos
         if (out->slots[i] < 0) {
             return SW_FAIL(SW_E_CONFIG, "--world: %s: wanted a slot, got \"%s\"", out->name, word);
         }
+        if (i > 0 && out->slots[i] <= out->slots[i - 1]) {
+            return SW_FAIL(SW_E_CONFIG, "--world: %s: wanted rising slots, got %d after %d",
+                           out->name, out->slots[i], out->slots[i - 1]);
+        }
     }
     return SW_OK;
 }

@@ -266,6 +266,12 @@ static void test_refusals(void **state)
     expect_refusal(&o, "--world: host a is given twice");
     o.world = "a:x";
     expect_refusal(&o, "--world: a: wanted a slot, got \"x\"");
+    o.world = "a:3,1";
+    o.include = "a:3";
+    expect_refusal(&o, "--world: a: wanted rising slots, got 1 after 3");
+    o.world = "a:1,1";
+    expect_refusal(&o, "--world: a: wanted rising slots, got 1 after 1");
+    o.include = NULL;
     o.world = "a:0";
     o.master_port = 70000;
     expect_refusal(&o, "--master-port: wanted 1 to 65535, got 70000");
