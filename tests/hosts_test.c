@@ -43,7 +43,7 @@ static pid_t start(int hosts, const char *output, const char *launch_more)
     test_put("hostfile", text);
     /* two hosts make K = 4 by themselves, and keep it when one is lost */
     training(train, sizeof train, output,
-             hosts == 2 ? "--resume-if-any --save-every 5 --keep-last 2 --deadline 20"
+             hosts == 2 ? "--resume-if-any --save-every 5 --keep-last 2 --deadline 30"
                         : "--save-every 5 --deadline 20 --set spillway.micro_batches=4");
     snprintf(command, sizeof command,
              "exec sh tests/support/hosts.sh in %s %s/spillway launch --hostfile %s/hostfile "
@@ -105,17 +105,21 @@ static void the_secret_is_in_no_list_of_processes(void **state)
     assert_int_equal(test_system("grep -qaF %s %s/words", secret, test_folder()), 1);
 }
 
-static void lose_a_host(const char *action, const char *said)
+/* i: host 1 has rank 0, host 2 has rank 1 */
+static void lose_a_host(const char *action, int i, const char *said)
 {
+    char rank[16], host[32];
+    snprintf(rank, sizeof rank, "rank %d (pid ", i - 1);
+    snprintf(host, sizeof host, "on 10.99.0.%d ", i);
     const pid_t job = start(2, "lost", "--restarts 1 --elastic");
     wait_for_checkpoint("lost");
-    assert_int_equal(test_system("sh tests/support/hosts.sh %s %s 2", action, name), 0);
+    assert_int_equal(test_system("sh tests/support/hosts.sh %s %s %d", action, name, i), 0);
     if (test_exit_of(job) != 0) {
         fail_with_log(action);
     }
     char *log = test_text("log");
-    const char *line = strstr(log, "rank 1 (pid ");
-    if (!line || !memmem(line, strcspn(line, "\n"), "on 10.99.0.2 ", 13) || !strstr(log, said) ||
+    const char *line = strstr(log, rank);
+    if (!line || !memmem(line, strcspn(line, "\n"), host, strlen(host)) || !strstr(log, said) ||
         !strstr(log, "restart 1 of 1") || !strstr(log, "resumed at step")) {
         fail_with_log(action);
     }
@@ -127,13 +131,22 @@ static void lose_a_host(const char *action, const char *said)
 static void a_host_that_dies_is_named(void **state)
 {
     (void)state;
-    lose_a_host("kill", "is gone: its connection broke");
+    lose_a_host("kill", 2, "is gone: its connection broke");
 }
 
 static void a_host_that_is_cut_off_is_named_and_left_out(void **state)
 {
     (void)state;
-    lose_a_host("cut", "host 10.99.0.2 is lost");
+    lose_a_host("cut", 2, "host 10.99.0.2 is lost");
+}
+
+/* Rank 0 there holds the folder of the checkpoints until its own deadline. */
+static void the_host_of_rank_0_may_be_cut_off(void **state)
+{
+    (void)state;
+    test_system("sh tests/support/hosts.sh down %s", name);
+    assert_int_equal(test_system("sh tests/support/hosts.sh up %s 2", name), 0);
+    lose_a_host("cut", 1, "host 10.99.0.1 is lost");
 }
 
 /* Without a launcher's restart: whoever is left names the host and ends. */
@@ -209,6 +222,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_secret_is_in_no_list_of_processes),
     cmocka_unit_test(a_host_that_dies_is_named),
     cmocka_unit_test(a_host_that_is_cut_off_is_named_and_left_out),
+    cmocka_unit_test(the_host_of_rank_0_may_be_cut_off),
     cmocka_unit_test(those_who_are_left_end_within_the_deadline),
 };
 

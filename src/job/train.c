@@ -78,32 +78,58 @@ static double deadline_of(const struct sw_train_options *options)
     return options->deadline_s > 0 ? options->deadline_s : 300;
 }
 
-/* A restarted or resumed run waits for the folder, because its predecessor may still be ending. */
-static double wait_for_folder(const struct job *job)
-{
-    const bool restart = sw_job_goes_on(job->options) || getenv("SPILLWAY_LAUNCH");
-    const double most = job->comm ? deadline_of(job->options) / 2 : SW_CKPT_WAIT_S;
-    return restart ? fmin(most, SW_CKPT_WAIT_S) : 0;
-}
-
-/* Rank 0 holds the lock on the folder for all ranks, from before the first read to the end of the
- * run. */
-static sw_status hold_folder(struct job *job)
-{
-    const struct sw_train_options *o = job->options;
-    sw_status st = SW_OK;
-    if (job->leads) {
-        st = sw_ckpt_acquire(o->output, wait_for_folder(job), &job->lock);
-        st = st < 0 ? sw_fail_prefix(st, "--output") : st;
-    }
-    SW_TRY(job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st);
-    return sw_job_choose_start(job);
-}
-
 /* Reads atomically: a signal handler in any thread, or another rank's thread, may set it. */
 static bool asked_to_stop(const struct job *job)
 {
     return job->options->stop && __atomic_load_n(job->options->stop, __ATOMIC_RELAXED) != 0;
+}
+
+/* A restarted or resumed run waits for the folder, because its predecessor may still be ending. A
+ * rank 0 that was cut off from the others holds it until its deadline. */
+static double wait_for_folder(const struct job *job)
+{
+    const bool waits = sw_job_goes_on(job->options) || getenv("SPILLWAY_LAUNCH");
+    return getenv("SPILLWAY_RESTART") ? deadline_of(job->options) + SW_CKPT_WAIT_S
+           : waits                    ? SW_CKPT_WAIT_S
+                                      : 0;
+}
+
+/* Tries for as long as the other ranks can wait. *out_again: somebody else has the folder, and
+ * until_s has not come yet. */
+static sw_status try_folder(struct job *job, double until_s, bool *out_again)
+{
+    const double most = job->comm ? deadline_of(job->options) / 2 : SW_CKPT_WAIT_S;
+    const double end = fmin(until_s, sw_now_s() + fmin(most, SW_CKPT_WAIT_S));
+    sw_status st;
+    do {
+        st = sw_ckpt_acquire(job->options->output, 0, &job->lock);
+        if (st == SW_E_ARG && asked_to_stop(job)) {
+            st = SW_FAIL(SW_E_STOP, "stopped before the first step");
+        }
+        const double left_s = until_s - sw_now_s();
+        if (st == SW_E_ARG && left_s > 0 && !job->told.waits) {
+            sw_log(SW_LOG_WARN, "waiting up to %.0f s: %s", left_s, sw_error_message());
+            job->told.waits = true;
+        }
+    } while (st == SW_E_ARG && sw_now_s() < end);
+    *out_again = st == SW_E_ARG && sw_now_s() < until_s;
+    return st < 0 ? sw_fail_prefix(st, "--output") : st;
+}
+
+/* Rank 0 holds the lock on the folder for all ranks, from before the first read to the end of the
+ * run. The others learn again and again that it still waits. */
+static sw_status hold_folder(struct job *job)
+{
+    const double until_s = sw_now_s() + wait_for_folder(job);
+    bool again = false;
+    sw_status st = SW_OK;
+    do {
+        st = job->leads ? try_folder(job, until_s, &again) : SW_OK;
+        SW_TRY(job->comm ? sw_comm_broadcast(job->comm, 0, &again, sizeof again, "holding --output")
+                         : SW_OK);
+    } while (again);
+    SW_TRY(job->comm ? sw_comm_agree(job->comm, st, "holding --output") : st);
+    return sw_job_choose_start(job);
 }
 
 /* Checks for a stop before the first step, when there is nothing to save. */

@@ -22,6 +22,7 @@ struct told {
     struct pace pace;
     struct sw_json_doc *state;      /* the training's record in the last checkpoint; on rank 0 */
     struct sw_job_settings writing; /* rules for an encoder-decoder's samples */
+    bool waits;                     /* that it waits for the folder */
 };
 
 /* The start of a run. */
