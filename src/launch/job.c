@@ -42,13 +42,18 @@ static bool same_address(const struct sockaddr *own, const char *text)
     return *buffer && strcmp(buffer, text) == 0;
 }
 
+static bool is_loopback(const char *host)
+{
+    return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0;
+}
+
 /* No name server is asked, because one that does not answer would delay every start. */
 bool sw_launch_is_here(const char *host)
 {
     const char *at = strrchr(host, '@');
     char own[HOST_NAME_MAX + 1] = "";
     host = at ? at + 1 : host;
-    if (strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0) {
+    if (is_loopback(host)) {
         return true;
     }
     if (gethostname(own, sizeof own - 1) == 0 && same_name(host, own)) {
@@ -238,6 +243,14 @@ static sw_status set_master(struct job *job)
                                                                           : first;
     if (o->master_addr && *o->master_addr) {
         job->master_addr = o->master_addr;
+        return SW_OK;
+    }
+    const bool tells = job->launcher == LAUNCH_LOCAL || job->launcher == LAUNCH_PDSH;
+    if (tells && job->hosts.n > 1 && is_loopback(job->master_addr)) {
+        return SW_FAIL(SW_E_CONFIG,
+                       "%s is the first of %d hosts, and each takes that name for itself; give the "
+                       "name of this machine in its place, or --master-addr",
+                       job->master_addr, job->hosts.n);
     }
     return SW_OK;
 }

@@ -41,6 +41,25 @@ static void expect_refusal(const struct sw_launch_options *o, const char *want)
     }
 }
 
+static void the_first_host_has_a_name_for_the_others(void **state)
+{
+    (void)state;
+    static const char *const worlds[] = {"localhost:0/b:0", "me@localhost:0/b:0",
+                                         "127.0.0.1:0/b:0"};
+    for (size_t i = 0; i < SW_LEN(worlds); i++) {
+        struct sw_launch_options o = options(worlds[i]);
+        char *text = NULL;
+        o.launcher = "pdsh";
+        expect_refusal(&o, "is the first of 2 hosts");
+        o.launcher = "local";
+        o.node_rank_given = true;
+        expect_refusal(&o, "is the first of 2 hosts");
+        o.master_addr = "10.0.0.1";
+        assert_int_equal(sw_launch_text(&o, &text), SW_OK);
+        sw_text_free(text);
+    }
+}
+
 /* Any bytes: through our own splitting, and through a real shell. */
 static void test_quoting(void **state)
 {
@@ -385,7 +404,7 @@ static void the_secret_travels_in_environments_only(void **state)
     }
     unlink(path);
     /* by hand on each of several hosts nobody could hand a new one round */
-    struct sw_launch_options o = options("localhost:0/b:0");
+    struct sw_launch_options o = options("a:0/b:0");
     struct sw_arena arena;
     struct job job;
     o.node_rank_given = true;
@@ -398,6 +417,7 @@ static void the_secret_travels_in_environments_only(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_quoting),
+    cmocka_unit_test(the_first_host_has_a_name_for_the_others),
     cmocka_unit_test(test_splitting),
     cmocka_unit_test(test_hosts_that_differ),
     cmocka_unit_test(test_remote_shells),
