@@ -21,8 +21,7 @@ const char *sw_launch_name(enum launcher launcher)
     return names[launcher];
 }
 
-/* The same machine, one of the names without its domain. */
-static bool same_name(const char *a, const char *b)
+bool sw_launch_same_host(const char *a, const char *b)
 {
     const size_t len_a = strcspn(a, "."), len_b = strcspn(b, ".");
     return strcasecmp(a, b) == 0 ||
@@ -56,7 +55,7 @@ bool sw_launch_is_here(const char *host)
     if (is_loopback(host)) {
         return true;
     }
-    if (gethostname(own, sizeof own - 1) == 0 && same_name(host, own)) {
+    if (gethostname(own, sizeof own - 1) == 0 && sw_launch_same_host(host, own)) {
         return true;
     }
     struct ifaddrs *all = NULL;

@@ -269,14 +269,30 @@ void sw_launch_monitor_place(const struct monitor *m, int rank, char *out, size_
     }
 }
 
+/* The host that the peer names, if the job has one of that name: srun has an order of its own. Else
+ * the one where the launcher would put its number; hosts are also given by their addresses. */
+static int host_of(const struct monitor *m, const struct peer *peer)
+{
+    char name[256];
+    int local;
+    if (sscanf(peer->reporter.hello, "%*s %*d %255s", name) == 1) {
+        for (int i = 0; i < m->job->hosts.n; i++) {
+            const char *host = m->job->hosts.items[i].name, *at = strrchr(host, '@');
+            if (sw_launch_same_host(at ? at + 1 : host, name)) {
+                return i;
+            }
+        }
+    }
+    return sw_launch_host_of(m->job, peer->reporter.number, &local);
+}
+
 static void write_verdict(const struct monitor *m, const struct peer *peer, bool silent,
                           struct verdict *out)
 {
-    int local;
     char place[128];
     const int rank = peer->reporter.number;
     *out = (struct verdict){.rank = rank, .silent = silent, .found_ns = sw_now_ns()};
-    out->i_host = sw_launch_host_of(m->job, rank, &local);
+    out->i_host = host_of(m, peer);
     sw_launch_monitor_place(m, rank, place, sizeof place);
     const char *name = m->job->hosts.items[out->i_host].name;
     char how[96] = "is gone: its connection broke";
@@ -323,16 +339,18 @@ bool sw_launch_monitor_all_left(const struct monitor *m, double for_s)
 
 void sw_launch_monitor_silent_hosts(struct monitor *m, double silent_s, bool *lost)
 {
-    for (int i = 0; i < m->job->hosts.n; i++) {
-        const int first = sw_launch_first_rank(m->job, i);
-        int n_silent = 0, n_other = 0;
-        for (int k = 0; k < m->job->hosts.items[i].n_slots; k++) {
-            const struct peer *peer = find_rank(m, first + k);
-            n_silent += peer && is_silent(peer, silent_s);
-            n_other += peer && !is_silent(peer, silent_s);
+    enum { SILENT = 1, OTHER = 2 };
+    unsigned char *heard = sw_alloc_zero("launch", (size_t)m->job->hosts.n, sizeof *heard);
+    for (int r = 0; r < m->job->n_ranks && heard; r++) {
+        const struct peer *peer = find_rank(m, r);
+        if (peer) {
+            heard[host_of(m, peer)] |= is_silent(peer, silent_s) ? SILENT : OTHER;
         }
-        lost[i] |= n_silent > 0 && n_other == 0;
     }
+    for (int i = 0; i < m->job->hosts.n && heard; i++) {
+        lost[i] |= heard[i] == SILENT;
+    }
+    sw_free(heard);
 }
 
 /* ---- opening ---- */

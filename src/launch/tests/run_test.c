@@ -93,6 +93,42 @@ static int part_broken(void)
     return 0;
 }
 
+/* One byte at a time up to the end of the line, which is left out. */
+static void read_line(int fd, char line[SW_LAUNCH_LINE_CAP])
+{
+    size_t n = 0;
+    while (n < SW_LAUNCH_LINE_CAP - 1 && recv(fd, line + n, 1, 0) == 1 && line[n] != '\n') {
+        n++;
+    }
+    line[n] = '\0';
+}
+
+/* The rank of the environment, on a host "a.cluster", breaks off. */
+static int part_elsewhere(void)
+{
+    struct sw_job_secret secret;
+    const uint8_t nonce[SW_NONCE_BYTES] = {3};
+    char hello[SW_LAUNCH_LINE_CAP], line[SW_LAUNCH_LINE_CAP], out[SW_LAUNCH_LINE_CAP];
+    char text[2 * SW_LAUNCH_LINE_CAP];
+    int fd;
+    if (!secret_of_environment(&secret) || sw_launch_connect(getenv("SPILLWAY_LAUNCH"), &fd) < 0) {
+        return 9;
+    }
+    sw_launch_report_hello("hello", rank_of_environment(), "a.cluster", 1, nonce, hello);
+    snprintf(text, sizeof text, "%s\n", hello);
+    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
+    read_line(fd, line);
+    if (!sw_launch_report_answer(&secret, hello, nonce, line, out)) {
+        return 8;
+    }
+    snprintf(text, sizeof text, "%s\n", out);
+    (void)!send(fd, text, strlen(text), MSG_NOSIGNAL);
+    usleep(300000);
+    close(fd);
+    sleep(60);
+    return 0;
+}
+
 /* Says words to the launcher; 0 when it hangs up on them. */
 static int tell_launcher(const char *words)
 {
@@ -232,6 +268,7 @@ static int play(const char *part)
     snprintf(folder, sizeof folder, "%s", getenv("TEST_FOLDER"));
     return strcmp(part, "bound") == 0         ? part_bound()
            : strcmp(part, "broken") == 0      ? part_broken()
+           : strcmp(part, "elsewhere") == 0   ? part_elsewhere()
            : strcmp(part, "stranger") == 0    ? part_stranger()
            : strncmp(part, "flooded", 7) == 0 ? part_flooded(part)
            : strcmp(part, "crowd") == 0       ? part_crowd()
@@ -779,6 +816,30 @@ static pid_t start_behind(const char *script, struct sw_launch_options *o, const
     return pid;
 }
 
+/* By the order of the hostfile it would be on host c. */
+static void a_rank_is_where_it_says(void **state)
+{
+    (void)state;
+    char path[4096], *old = strdup(getenv("PATH"));
+    const char *words[3];
+    struct sw_launch_options o = plays(words, "elsewhere");
+    write_file("srun",
+               "#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; prog=${1:-}; case $1 in /*) break;; "
+               "esac; done\nRANK=0 \"$prog\" elsewhere\n",
+               0755);
+    write_file("far", "c slots=1\na slots=1\n", 0644);
+    snprintf(path, sizeof path, "%s:%s", folder, old);
+    setenv("PATH", path, 1);
+    o.hostfile = in_folder("far");
+    o.launcher = "slurm";
+    o.link_addr = "127.0.0.1";
+    const struct result result = run(&o, -1);
+    setenv("PATH", old, 1);
+    free(old);
+    assert_int_equal(result.exit, 1);
+    expect_says(&result, "rank 0 (pid 1) on a is gone");
+}
+
 static int exit_of(pid_t pid)
 {
     int status;
@@ -941,6 +1002,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_shares),
     cmocka_unit_test(test_launcher_of_a_host),
     cmocka_unit_test(test_elastic),
+    cmocka_unit_test(a_rank_is_where_it_says),
     cmocka_unit_test(strangers_judge_nobody),
     cmocka_unit_test(a_flood_hides_no_dead_rank),
     cmocka_unit_test(ctrl_c_is_heard_in_a_flood),
