@@ -342,10 +342,54 @@ static sw_status pdsh(const struct builder *b)
     return SW_OK;
 }
 
+/* Entry i of "a,b,..": its length, and 0 if there is none. */
+static size_t entry_of(const char *list, int i, const char **out)
+{
+    for (; i > 0 && list; i--) {
+        list = strchr(list, ',');
+        list = list ? list + 1 : NULL;
+    }
+    *out = list;
+    return list ? strcspn(list, ",") : 0;
+}
+
+/* If slots are chosen by number, a rank sees the GPUs with these numbers, among those that it sees
+ * otherwise. HIP's libraries read this variable, too. */
+static sw_status tell_gpus(const struct builder *b)
+{
+    static const char name[] = "CUDA_VISIBLE_DEVICES";
+    const struct host *host = &b->job->hosts.items[b->job->node];
+    const char *given = sw_launch_get(&b->job->exports, name), *entry;
+    struct sw_str text = {0};
+    given = given ? given : sw_launch_own_value(b->job->options, name);
+    if (!b->job->single_slots || (given && (!*given || *given == '-'))) { /* all, or none */
+        return SW_OK;
+    }
+    for (int i = 0; i < host->n_slots; i++) {
+        sw_str_puts(&text, i > 0 ? "," : "");
+        if (!given) {
+            sw_str_printf(&text, "%d", host->slots[i]);
+            continue;
+        }
+        const size_t len = entry_of(given, host->slots[i], &entry);
+        if (len == 0) {
+            sw_str_fini(&text);
+            return SW_FAIL(SW_E_CONFIG, "%s=%s: wanted an entry for slot %d of %s", name, given,
+                           host->slots[i], host->name);
+        }
+        sw_str_append(&text, entry, len);
+    }
+    const sw_status st = text.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a command")
+                                     : tell(b, name, sw_str_text(&text));
+    sw_str_fini(&text);
+    return st;
+}
+
 static sw_status local_rank(const struct builder *b, int i_local)
 {
     const struct job *job = b->job;
     SW_TRY(tell_exports(b));
+    SW_TRY(tell_gpus(b));
     SW_TRY(tell_secret(b));
     SW_TRY(tell_int(b, "RANK", b->to->rank));
     SW_TRY(tell_int(b, "LOCAL_RANK", i_local));

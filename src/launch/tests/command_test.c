@@ -41,6 +41,38 @@ static void expect_refusal(const struct sw_launch_options *o, const char *want)
     }
 }
 
+static void expect_gpus(const char *world, const char *const *environment, const char *want)
+{
+    char *text = NULL;
+    struct sw_launch_options o = options(world);
+    o.launcher = "local";
+    o.environment = environment;
+    assert_int_equal(sw_launch_text(&o, &text), SW_OK);
+    const char *line = strstr(text, "CUDA_VISIBLE_DEVICES=");
+    if (want ? !line || strncmp(strchr(line, '=') + 1, want, strlen(want)) != 0 ||
+                   line[strlen("CUDA_VISIBLE_DEVICES=") + strlen(want)] != ' '
+             : line != NULL) {
+        fail_msg("%s: wanted GPUs %s in %s", world, want ? want : "untold", text);
+    }
+    sw_text_free(text);
+}
+
+static void single_slots_are_gpus(void **state)
+{
+    (void)state;
+    static const char *const some[] = {"CUDA_VISIBLE_DEVICES=7,6,GPU-5", NULL};
+    static const char *const none[] = {"CUDA_VISIBLE_DEVICES=", NULL};
+    expect_gpus("a:2,5", nothing, "2,5");
+    expect_gpus("a:0,1", nothing, NULL);
+    expect_gpus("a:0,2", some, "7,GPU-5");
+    expect_gpus("a:0,1,2", some, NULL);
+    expect_gpus("a:2", none, NULL);
+    struct sw_launch_options o = options("a:3");
+    o.launcher = "local";
+    o.environment = some;
+    expect_refusal(&o, "CUDA_VISIBLE_DEVICES=7,6,GPU-5: wanted an entry for slot 3 of a");
+}
+
 static void the_first_host_has_a_name_for_the_others(void **state)
 {
     (void)state;
@@ -417,6 +449,7 @@ static void the_secret_travels_in_environments_only(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_quoting),
+    cmocka_unit_test(single_slots_are_gpus),
     cmocka_unit_test(the_first_host_has_a_name_for_the_others),
     cmocka_unit_test(test_splitting),
     cmocka_unit_test(test_hosts_that_differ),
