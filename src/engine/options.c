@@ -68,6 +68,11 @@ sw_status sw_engine_check_expert_axis(const struct sw_engine *e)
 {
     const struct sw_parallel_config *p = &e->config->parallel;
     const bool has_experts = e->weights.model && e->weights.model->experts > 0;
+    char uneven[128];
+    snprintf(uneven, sizeof uneven,
+             "a step has %lld micro-batches (K); wanted a multiple of the %d ranks along data and "
+             "expert",
+             (long long)e->sizes.micro_batches, e->data.size);
     const struct {
         bool bad;
         const char *why;
@@ -77,8 +82,7 @@ sw_status sw_engine_check_expert_axis(const struct sw_engine *e)
         {e->config->spillway.reduce == SW_REDUCE_BOUNDARY,
          "spillway.reduce \"boundary\" adds in another order"},
         {e->options.train.keep_gradients, "gradients of one micro-batch are not kept with it"},
-        {e->options.train.wanted && e->sizes.micro_batches % e->data.size != 0,
-         "wanted a multiple of that many micro-batches in a step"},
+        {e->options.train.wanted && e->sizes.micro_batches % e->data.size != 0, uneven},
     };
     for (size_t i = 0; i < SW_LEN(rows) && p->expert > 1; i++) {
         if (rows[i].bad) {

@@ -439,6 +439,9 @@ static void what_cannot_be_had_is_refused(void **state)
     refused((struct job){.model = "mixtral.json", .expert = 2}, 3,
             "spillway.mesh.expert: pipe 1 x expert 2 x tensor 1 x context 1 do not make up 3 "
             "ranks");
+    refused((struct job){.model = "mixtral.json", .expert = 2, .n_micro = 6}, 4,
+            "spillway.mesh.expert 2: a step has 6 micro-batches (K); wanted a multiple of the 4 "
+            "ranks along data and expert");
     refused((struct job){.model = "dense.json", .expert = 2}, 2,
             "spillway.mesh.expert 2: the model has no experts");
     refused((struct job){.model = "mixtral.json",
