@@ -8,6 +8,15 @@
 #include "comm/comm.h"
 #include "run/executor.h"
 
+int sw_link_number(int n_groups, int group, int n, int from, int to, bool back)
+{
+    /* the pipe axis comes first */
+    const int turn = (group + n_groups - SW_GROUP_COUNT) % n_groups;
+    const int ahead = (to - from + n) % n, behind = n - ahead;
+    const int step = ahead <= behind ? 2 * (ahead - 1) : 2 * (behind - 1) + 1;
+    return 1 + n_groups + 2 * ((turn * n + step) * n + from) + back;
+}
+
 /* The link that an instruction uses; its communicator is not open yet. Numbers are equal on all its
  * ranks, and ascend in the order in which every rank opens them. */
 static struct link link_of(const struct sw_plan *plan, const struct sw_instr *instr)
@@ -18,10 +27,8 @@ static struct link link_of(const struct sw_plan *plan, const struct sw_instr *in
     if (instr->verb == SW_VERB_SEND || instr->verb == SW_VERB_RECV) {
         link.from = instr->verb == SW_VERB_SEND ? group->me : peer;
         link.to = instr->verb == SW_VERB_SEND ? peer : group->me;
-        /* the pipe axis comes first: numbers are small, since MPI has few tags */
-        const int turn = (g + plan->n_groups - SW_GROUP_COUNT) % plan->n_groups;
-        const int pair = (turn * group->n + link.from) * group->n + link.to;
-        link.number = 1 + plan->n_groups + 2 * pair + (instr->queue >= SW_QUEUE_SENT_BACK);
+        link.number = sw_link_number(plan->n_groups, g, group->n, link.from, link.to,
+                                     instr->queue >= SW_QUEUE_SENT_BACK);
     }
     return link;
 }

@@ -224,6 +224,9 @@ sw_status sw_executor_fault(struct sw_executor *ex);
 
 /* ---- exchange.c ---- */
 
+/* Number of the link on which member `from` of a group of n sends to `to`. Neighbours come first,
+ * because MPI has few tags: those of a pipeline have numbers of some 4 n. */
+int sw_link_number(int n_groups, int group, int n, int from, int to, bool back);
 /* Opens the communicators that the plan's exchanges use, in an order that all ranks share, and
  * scratch for the largest batch of each queue that has jobs. */
 sw_status sw_executor_open_groups(struct sw_executor *ex, const int64_t n_jobs[SW_QUEUE_COUNT],

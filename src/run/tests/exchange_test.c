@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "run/executor.h"
 #include "support/test.h"
 
 enum { MOST_INSTRS = 16, MOST_RANKS = 4, GROUP_TENSOR = SW_GROUP_COUNT, GROUP_PIPE, N_GROUPS };
@@ -441,9 +442,36 @@ static void queues_do_not_wait_for_each_other(void **state)
     }
 }
 
+/* No two links of a pipeline share a number, and those of neighbours, also from the last stage to
+ * the first, are few: MPI has numbers up to 16000. */
+static void links_of_many_stages_have_small_numbers(void **state)
+{
+    (void)state;
+    enum { N_PLAN_GROUPS = 5, MOST_STAGES = 24 };
+    for (int n = 2; n <= MOST_STAGES; n++) {
+        bool taken[2 + N_PLAN_GROUPS + 2 * MOST_STAGES * MOST_STAGES] = {false};
+        for (int pair = 0; pair < n * n; pair++) {
+            const int from = pair / n, to = pair % n;
+            for (int back = 0; back < 2 && from != to; back++) {
+                const int i = sw_link_number(N_PLAN_GROUPS, SW_GROUP_COUNT, n, from, to, back);
+                assert_true(i > N_PLAN_GROUPS && i < (int)SW_LEN(taken) && !taken[i]);
+                taken[i] = true;
+            }
+        }
+    }
+    for (int r = 0; r < 1000; r++) {
+        for (int step = 1; step < 1000; step += 998) {
+            const int i =
+                sw_link_number(N_PLAN_GROUPS, SW_GROUP_COUNT, 1000, r, (r + step) % 1000, true);
+            assert_true(i <= N_PLAN_GROUPS + 4000);
+        }
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(queues_do_not_wait_for_each_other),
     cmocka_unit_test(a_message_reaches_its_peer),
+    cmocka_unit_test(links_of_many_stages_have_small_numbers),
     cmocka_unit_test(each_verb_is_plain_arithmetic),
 };
 
