@@ -9,6 +9,7 @@
 // the same way.
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -28,8 +29,9 @@ enum {
     MOST_TOLD = 8          /* log lines about rejected connections */
 };
 
-static const double hello_s = 10.0; /* limit from a connection to its proof */
-static const double pause_s = 0.1;  /* pause of a listener that cannot accept more connections */
+static const double hello_s = 10.0;      /* limit from a connection to its proof */
+static const double one_of_many_s = 3.0; /* limit of an attempt if the host has more addresses */
+static const double pause_s = 0.1; /* pause of a listener that cannot accept more connections */
 
 struct place { /* address of a rank, as seen by rank 0 */
     uint16_t family, port;
@@ -561,7 +563,7 @@ static sw_status gather_all(struct meeting *m)
 /* ---- connecting ---- */
 
 /* One attempt; -1 with errno on failure. */
-static int connect_once(const struct meeting *m, const struct sockaddr *address, socklen_t len)
+static int connect_once(double until, const struct sockaddr *address, socklen_t len)
 {
     const int fd = socket(address->sa_family, SOCK_STREAM, 0);
     if (fd < 0) {
@@ -571,7 +573,7 @@ static int connect_once(const struct meeting *m, const struct sockaddr *address,
     int error = connect(fd, address, len) < 0 ? errno : 0;
     if (error == EINPROGRESS) {
         socklen_t n = sizeof error;
-        error = wait_for(m->until, fd, POLLOUT) ? 0 : ETIMEDOUT;
+        error = wait_for(until, fd, POLLOUT) ? 0 : ETIMEDOUT;
         if (!error) {
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
         }
@@ -651,8 +653,10 @@ static sw_status dial(struct meeting *m, const struct target *t, struct sw_tcp_v
     const double last_word = m->until + 5;
     bool answered = false;
     for (;;) {
-        const int fd = name ? connect_once(m, name->ai_addr, name->ai_addrlen)
-                            : connect_once(m, (const struct sockaddr *)&t->address, t->len);
+        const double until =
+            t->names && t->names->ai_next ? fmin(m->until, sw_now_s() + one_of_many_s) : m->until;
+        const int fd = name ? connect_once(until, name->ai_addr, name->ai_addrlen)
+                            : connect_once(until, (const struct sockaddr *)&t->address, t->len);
         const enum dialled dialled = fd >= 0 ? say_hello(m, fd, t->rank) : LINE_BROKE;
         const bool gone = answered && fd < 0; /* it was there before, and no longer listens */
         if (dialled == ANSWERED && transfer(last_word, fd, out, sizeof *out, false)) {

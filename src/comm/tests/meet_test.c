@@ -2,7 +2,10 @@
 // Tests a rendezvous that strangers join. A peer that does not prove the secret, or cannot take
 // part, is turned away without affecting others. Silence, floods and a lack of descriptors delay
 // nobody. A peer's description of itself is safe for a terminal.
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,6 +30,44 @@ static struct sw_tcp_options options_of(int rank, int size, int port, double dea
                                    .deadline_s = deadline_s,
                                    .secret = secret,
                                    .job = "one"};
+}
+
+/* ---- a host with two addresses ---- */
+
+static int two_ports[2]; /* of "two.addresses" */
+static struct sockaddr_in two_addresses[2];
+static struct addrinfo two_names[2];
+
+/* Takes the place of libc's in this program. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    if (!node || strcmp(node, "two.addresses") != 0) {
+        *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+        return real(node, service, hints, out);
+    }
+    for (int i = 0; i < 2; i++) {
+        two_addresses[i] =
+            (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)two_ports[i])};
+        two_addresses[i].sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        two_names[i] = (struct addrinfo){.ai_family = AF_INET,
+                                         .ai_socktype = SOCK_STREAM,
+                                         .ai_addr = (struct sockaddr *)(void *)&two_addresses[i],
+                                         .ai_addrlen = sizeof two_addresses[i],
+                                         .ai_next = i == 0 ? &two_names[1] : NULL};
+    }
+    *out = two_names;
+    return 0;
+}
+
+void freeaddrinfo(struct addrinfo *list)
+{
+    void (*real)(struct addrinfo *);
+    if (list != two_names) {
+        *(void **)&real = dlsym(RTLD_NEXT, "freeaddrinfo");
+        real(list);
+    }
 }
 
 /* A rank in its own thread, which meets the others, gathers a word from each, and leaves. */
@@ -318,6 +359,43 @@ static void expect_loopback_listener(int port, int *out_n)
     }
 }
 
+/* A listener whose queue is full: the system swallows what comes besides. */
+static int open_hole(int fds[4])
+{
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    socklen_t len = sizeof own;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fds[0], (struct sockaddr *)&own, sizeof own), 0);
+    assert_int_equal(listen(fds[0], 0), 0);
+    assert_int_equal(getsockname(fds[0], (struct sockaddr *)&own, &len), 0);
+    for (int i = 1; i < 4; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+        fcntl(fds[i], F_SETFL, O_NONBLOCK);
+        connect(fds[i], (struct sockaddr *)&own, sizeof own);
+    }
+    return ntohs(own.sin_port);
+}
+
+static void an_address_that_swallows_packets_does_not_delay_the_others(void **state)
+{
+    (void)state;
+    const int port = test_free_port();
+    int fds[4];
+    struct member first = {.options = options_of(0, 2, port, 15)},
+                  second = {.options = options_of(1, 2, port, 15)};
+    two_ports[0] = open_hole(fds);
+    two_ports[1] = port;
+    second.options.host = "two.addresses";
+    begin(&first);
+    begin(&second);
+    end_well(&first);
+    end_well(&second);
+    for (int i = 0; i < 4; i++) {
+        close(fds[i]);
+    }
+}
+
 static void a_loopback_master_listens_on_loopback_only(void **state)
 {
     (void)state;
@@ -533,6 +611,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_listener_without_descriptors_waits_says_so_and_goes_on),
     cmocka_unit_test(a_rank_that_left_may_come_again),
     cmocka_unit_test(a_connection_of_a_group_needs_the_same_proof),
+    cmocka_unit_test(an_address_that_swallows_packets_does_not_delay_the_others),
     cmocka_unit_test(a_loopback_master_listens_on_loopback_only),
     cmocka_unit_test(a_peers_words_do_not_reach_a_terminal_as_they_are),
 };
