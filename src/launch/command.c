@@ -313,7 +313,8 @@ static sw_status pdsh(const struct builder *b)
     const struct job *job = b->job;
     char folder[PATH_MAX] = "";
     struct sw_str text = {0};
-    SW_TRY(put_two(b, "-S", "-f"));
+    SW_TRY(put_two(b, "-S", "-b")); /* else one SIGINT prints a status, and the job goes on */
+    SW_TRY(put(b, "-f"));
     SW_TRY(put(b, "1024"));
     SW_TRY(put_hosts(b, "-w", NAMES));
     SW_TRY(put_words(b, &job->launcher_args));

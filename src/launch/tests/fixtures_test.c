@@ -646,10 +646,11 @@ static void expect_slurm_exports(struct expected *e)
     sw_str_fini(&list);
 }
 
-/* pdsh's list of names; its exports are in the word for the remote shells. */
+/* pdsh's list of names; its exports are in the word for the remote shells. Rule
+ * `pdsh-ends-at-once`. */
 static void expect_pdsh(struct expected *e)
 {
-    add(e, "-S", "-f", "1024", "-w", sw_str_text(&e->names), NULL);
+    add(e, "-S", "-b", "-f", "1024", "-w", sw_str_text(&e->names), NULL);
 }
 
 /* The words of --launcher_args, as the shell reads them; recorded commands have them so, one after
