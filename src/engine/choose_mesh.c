@@ -141,14 +141,14 @@ static sw_status measure(void *ctx, struct sw_mesh_try *t)
 static int node_ranks_of(const struct sw_engine *e)
 {
     int least = INT_MAX;
-    for (int first = 0, end; e->hosts && first < e->world.size; first = end) {
+    for (int first = 0, end; e->machine.hosts && first < e->world.size; first = end) {
         for (end = first + 1;
              end < e->world.size && strcmp(sw_engine_host(e, end), sw_engine_host(e, first)) == 0;
              end++) {
         }
         least = end - first < least ? end - first : least;
     }
-    return e->hosts ? least : 0;
+    return e->machine.hosts ? least : 0;
 }
 
 /* Finds the time with "reduce": "boundary", which is only named. */

@@ -11,10 +11,11 @@
 static struct sw_device_place find_place(const struct sw_engine *e, int *out_alike)
 {
     struct sw_device_place place = {
-        .rank = 0, .n_ranks = e->hosts ? 0 : 1, .n_world = e->world.size};
+        .rank = 0, .n_ranks = e->machine.hosts ? 0 : 1, .n_world = e->world.size};
     *out_alike = 0;
-    for (int r = 0; e->hosts && r < e->world.size; r++) {
-        const struct engine_host *host = &e->hosts[r], *mine = &e->hosts[e->world.rank];
+    for (int r = 0; e->machine.hosts && r < e->world.size; r++) {
+        const struct engine_host *host = &e->machine.hosts[r],
+                                 *mine = &e->machine.hosts[e->world.rank];
         if (strcmp(host->name, mine->name) == 0) {
             place.rank += r < e->world.rank;
             place.n_ranks++;
@@ -30,9 +31,9 @@ int sw_engine_share_threads(const struct sw_engine *e)
     const int64_t threads = e->config->spillway.threads;
     int n_alike;
     const struct sw_device_place place = find_place(e, &n_alike);
-    return threads > 0 ? (int)threads
-           : e->hosts  ? sw_cpu_share(n_alike, place.n_ranks)
-                       : sw_cpu_share(e->world.size, e->world.size);
+    return threads > 0        ? (int)threads
+           : e->machine.hosts ? sw_cpu_share(n_alike, place.n_ranks)
+                              : sw_cpu_share(e->world.size, e->world.size);
 }
 
 /* A simulated device is for plans. What is to lie on a disk needs a cluster with disks. */
@@ -80,7 +81,7 @@ sw_status sw_engine_open_device(const struct sw_engine *e, struct sw_device **ou
         }
         name = reference ? "cpu:reference" : "cpu:onednn";
     }
-    SW_TRY(sw_device_open_at(name, e->threads, &place, &dev));
+    SW_TRY(sw_device_open_at(name, e->machine.threads, &place, &dev));
     const sw_status st = check_simulated(e, dev);
     if (st < 0) {
         sw_device_close(dev);
@@ -97,7 +98,7 @@ sw_status sw_engine_open_host(const struct sw_engine *e, struct sw_device **out)
                         c->zero.offload_optimizer.device == SW_OFFLOAD_CPU &&
                         c->spillway.update != SW_PLACE_DEVICE;
     *out = NULL;
-    return wanted ? sw_device_open("cpu", e->threads, out) : SW_OK;
+    return wanted ? sw_device_open("cpu", e->machine.threads, out) : SW_OK;
 }
 
 bool sw_engine_packs_rows(const struct sw_engine *e)

@@ -31,7 +31,7 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .trains = e->optimizer.trains,
         .rule = &e->optimizer.rule,
         .rounds = e->sizes.rounds,
-        .threads = e->threads,
+        .threads = e->machine.threads,
         .profile = e->options.run.profile,
         .lora = e->weights.lora != NULL,
         .task = e->weights.model ? e->weights.model->task : NULL,

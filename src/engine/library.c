@@ -31,7 +31,7 @@ static bool is_wanted(const struct sw_engine *e)
 static void name_device(const struct sw_engine *e, const struct sw_ccl_facts *facts,
                         struct standing *out)
 {
-    const char *host = e->hosts ? e->hosts[e->world.rank].name : "";
+    const char *host = e->machine.hosts ? e->machine.hosts[e->world.rank].name : "";
     if (facts->device[0]) {
         snprintf(out->device, sizeof out->device, "%.60s%s%.32s", host, *host ? ", " : "",
                  facts->device);

@@ -115,7 +115,8 @@ bool sw_engine_blocks(const sw_engine *e, int chunk, int *out_first, int *out_en
 static void assume_hosts(struct sw_engine *e, int node_ranks)
 {
     for (int r = 0; r < e->world.size; r++) {
-        snprintf(e->hosts[r].name, sizeof e->hosts[r].name, "host-%d", r / node_ranks);
+        snprintf(e->machine.hosts[r].name, sizeof e->machine.hosts[r].name, "host-%d",
+                 r / node_ranks);
     }
 }
 
@@ -125,28 +126,28 @@ sw_status sw_engine_find_hosts(struct sw_engine *e)
     struct sw_machine_rates rates = {.node_ranks = 0};
     struct engine_host mine = {.cpus = sw_cpu_mask()};
     SW_TRY(plan->only ? sw_engine_take_rates(plan->rates, plan->n_rates, &rates) : SW_OK);
-    if (e->hosts || e->world.size == 1 || (plan->only && rates.node_ranks == 0)) {
+    if (e->machine.hosts || e->world.size == 1 || (plan->only && rates.node_ranks == 0)) {
         return SW_OK;
     }
-    e->hosts = sw_alloc_zero("engine", (size_t)e->world.size, sizeof *e->hosts);
-    SW_TRY_ALLOC(e->hosts, "names of machines");
+    e->machine.hosts = sw_alloc_zero("engine", (size_t)e->world.size, sizeof *e->machine.hosts);
+    SW_TRY_ALLOC(e->machine.hosts, "names of machines");
     if (plan->only) {
         assume_hosts(e, rates.node_ranks);
         return SW_OK;
     }
     gethostname(mine.name, sizeof mine.name - 1);
-    return sw_comm_all_gather(e->options.run.comm, &mine, e->hosts, sizeof mine,
+    return sw_comm_all_gather(e->options.run.comm, &mine, e->machine.hosts, sizeof mine,
                               "the names of machines");
 }
 
 static const char *host_of(const struct sw_engine *e, int rank)
 {
-    return e->hosts[rank].name;
+    return e->machine.hosts[rank].name;
 }
 
 const char *sw_engine_host(const sw_engine *e, int rank)
 {
-    return e->hosts ? host_of(e, rank) : NULL;
+    return e->machine.hosts ? host_of(e, rank) : NULL;
 }
 
 static bool share_host(const struct sw_engine *e, int a, int b)
@@ -222,11 +223,11 @@ void sw_engine_print_mesh(const sw_engine *e, struct sw_str *out)
             any = true;
         }
     }
-    if (e->hosts) {
+    if (e->machine.hosts) {
         print_hosts(e, out);
     }
     sw_str_putc(out, '\n');
-    if (e->hosts) {
+    if (e->machine.hosts) {
         print_neighbours(e, out);
     }
 }

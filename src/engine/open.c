@@ -340,7 +340,7 @@ static sw_status open_engine(struct sw_engine *e, const struct sw_engine_options
     SW_TRY(sw_engine_find_folders(e));
     SW_TRY(sw_engine_open_source(e));
     SW_TRY(sw_engine_find_hosts(e));
-    e->threads = sw_engine_share_threads(e);
+    e->machine.threads = sw_engine_share_threads(e);
     SW_TRY(sw_engine_open_device(e, &e->device));
     SW_TRY(sw_engine_open_host(e, &e->host));
     SW_TRY(sw_engine_choose_library(e));
@@ -455,7 +455,7 @@ void sw_close(sw_engine *e)
     sw_engine_close_optimizer(&e->optimizer);
     sw_config_close(e->config);
     sw_engine_close_lent(e);
-    sw_free(e->hosts);
+    sw_free(e->machine.hosts);
     sw_free(e->folders);
     sw_free(e->stage_blocks);
     sw_mesh_choice_fini(&e->search.mesh);

@@ -117,6 +117,11 @@ struct engine_host {
     uint64_t cpus; /* sw_cpu_mask */
 };
 
+struct engine_machine {
+    struct engine_host *hosts; /* [world]; NULL = not known */
+    int threads;               /* sw_engine_share_threads */
+};
+
 struct sw_engine {
     struct sw_engine_options options; /* strings are valid only while opening */
     struct sw_config *config;
@@ -124,9 +129,8 @@ struct sw_engine {
     enum sw_dtype dtype, grad_dtype;
     struct engine_sizes sizes;
     struct sw_mesh mesh;
-    struct sw_coord world, data;  /* this rank among all ranks, and along the data axis */
-    struct engine_host *hosts;    /* [world]; NULL = not known */
-    int threads;                  /* sw_engine_share_threads */
+    struct sw_coord world, data; /* this rank among all ranks, and along the data axis */
+    struct engine_machine machine;
     sw_comm *lent[SW_AXIS_COUNT]; /* communicators of sw_engine_group; NULL = not asked for yet */
     int64_t *words;               /* [world] results of sw_engine_gather */
     struct engine_optimizer optimizer;

@@ -350,7 +350,7 @@ static void hosts_are_printed(void **state)
     sw_engine_print_mesh(&e, &text);
     assert_string_equal(sw_str_text(&text), "mesh: data 3 x tensor 2\n");
     sw_str_fini(&text);
-    e.hosts = hosts;
+    e.machine.hosts = hosts;
     sw_engine_print_mesh(&e, &text);
     assert_non_null(strstr(sw_str_text(&text),
                            "mesh: data 3 x tensor 2 on a (ranks 0 to 2), b (ranks 3 to 5)\n"));
@@ -373,7 +373,7 @@ static void processors_are_shared_by_ranks_of_a_host_with_the_same_ones(void **s
     struct engine_host hosts[5] = {{"a", 1}, {"a", 1}, {"b", 1}, {"b", 2}, {"c", 1}};
     const int alike[] = {2, 2, 1, 1, 1}, here[] = {2, 2, 2, 2, 1};
     struct sw_config *config = calloc(1, sizeof *config);
-    struct sw_engine e = {.world = {0, 5}, .config = config, .hosts = hosts};
+    struct sw_engine e = {.world = {0, 5}, .config = config, .machine.hosts = hosts};
     for (; e.world.rank < 5; e.world.rank++) {
         assert_int_equal(sw_engine_share_threads(&e),
                          sw_cpu_share(alike[e.world.rank], here[e.world.rank]));
