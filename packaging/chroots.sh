@@ -69,7 +69,7 @@ way_deb() {
     cp "$scratch"/trains.* "$scratch/deb/tmp"
     within deb "$install /tmp/debs/*.deb > /tmp/log 2>&1 || { tail /tmp/log; exit 1; }
         sh /tmp/trains.sh; python3 /tmp/trains.py; test -s /usr/share/man/man1/spillway-train.1.gz
-        apt-get purge -y -qq spillway libspillway4 libspillway-dev spillway-openmpi python3-spillway > /tmp/log 2>&1
+        apt-get purge -y -qq spillway libspillway5 libspillway-dev spillway-openmpi python3-spillway > /tmp/log 2>&1
         apt-get autoremove -y -qq --purge >> /tmp/log 2>&1"
     unchanged deb 'Debian package'
 }

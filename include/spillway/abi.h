@@ -13,7 +13,7 @@ extern "C" {
 
 /* ABI version of these headers, and the number in the library's name (libspillway.so.N). It changes
  * if a function, struct or constant is removed or changed. Additions do not change it. */
-#define SW_ABI_VERSION 4
+#define SW_ABI_VERSION 5
 
 /* ABI version of the loaded library. */
 SW_API int sw_abi_version(void);

@@ -327,6 +327,8 @@ struct sw_task_data {
      * number selects a column of a table without names. */
     const char *text_columns[2], *label_column;
     const char *source_prefix; /* put before each source ("summarize: "); NULL: none */
+    bool has_pad_id;           /* rows are padded with pad_id; false: with the tokenizer's */
+    int32_t pad_id;
     int64_t doc_stride; /* overlap of windows of a context in tokens; 0: 128, at most T / 3 */
     int64_t channels, height, width; /* size of the images as the model needs them */
     /* preprocessor_config.json, for images. NULL: resize to that size, mean and standard deviation

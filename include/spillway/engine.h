@@ -75,8 +75,13 @@ struct sw_engine_model {
     const char *task;
     int64_t labels;                 /* outputs of a head: classes or numbers; 0 = as config.json */
     const char *const *label_names; /* [labels] for config.json; NULL = keep the names it has */
-    sw_forward_fn forward;          /* instead of path */
-    void *forward_ctx;              /* borrowed while the engine opens */
+    /* A padding id for the head of a decoder that finds the last token of a row by it (classify,
+     * regression, multi-label, reward). It counts, and exports have it, if config.json has no
+     * pad_token_id below vocab_size. */
+    bool has_pad_id;
+    int32_t pad_id;
+    sw_forward_fn forward; /* instead of path */
+    void *forward_ctx;     /* borrowed while the engine opens */
 };
 
 enum { SW_DEFAULT_TOKENS = 1024 }; /* default limit of tokens per row; contexts may be longer */

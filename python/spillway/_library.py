@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from . import errors
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 
 OK, PENDING = 0, 1
 _STATUS: Dict[int, Type[errors.SpillwayError]] = {
@@ -68,7 +68,8 @@ class EngineConfig(Structure):
 class EngineModel(Structure):
     _fields_ = [("path", c_char_p), ("adapter", c_char_p), ("vocab_size", c_int64),
                 ("task", c_char_p), ("labels", c_int64), ("label_names", POINTER(c_char_p)),
-                ("forward", c_void_p), ("forward_ctx", c_void_p)]
+                ("has_pad_id", c_bool), ("pad_id", c_int32), ("forward", c_void_p),
+                ("forward_ctx", c_void_p)]
 
 
 class EngineInputs(Structure):

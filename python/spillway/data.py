@@ -180,7 +180,7 @@ class Setup(Handle):
         theirs = self._ask("sw_train_setup_engine").contents
         for name in ("sets", "n_sets"):
             setattr(options.config, name, getattr(theirs.config, name))
-        for name in ("labels", "label_names"):
+        for name in ("labels", "label_names", "has_pad_id", "pad_id"):
             setattr(options.model, name, getattr(theirs.model, name))
         options.model.vocab_size = options.model.vocab_size or theirs.model.vocab_size
 

@@ -473,15 +473,6 @@ static sw_status pack_piece(struct piece *part, int64_t seq_len)
     return st;
 }
 
-static int32_t pad_id(const struct sw_tokenizer *tokenizer)
-{
-    if (!tokenizer) {
-        return 0;
-    }
-    const int32_t pad = sw_tokenizer_pad(tokenizer), eos = sw_tokenizer_eos(tokenizer);
-    return pad >= 0 ? pad : sw_max_i64(eos, 0);
-}
-
 static sw_status find_task(const struct sw_dataset_options *options, const struct sw_task **out)
 {
     const char *name = options->task ? options->task->name : "causal";
@@ -597,7 +588,7 @@ sw_status sw_dataset_open(const struct sw_dataset_options *options, struct sw_da
     SW_TRY_ALLOC(dataset, "a dataset");
     dataset->seq_len = options->seq_len;
     dataset->seed = options->seed;
-    dataset->pad = pad_id(options->tokenizer);
+    dataset->pad = sw_tokenizer_padding(options->tokenizer);
     dataset->task = task;
     if (task->rows != SW_ROWS_TEXT) {
         SW_TRY_OR(fail, sw_task_form_init(&dataset->form, task, options, vocab_size));

@@ -103,14 +103,15 @@ static sw_status check_template(const struct sw_template *template, int n_first,
                    n[SW_TEMPLATE_SECOND]);
 }
 
-static sw_status init_text(struct sw_task_form *form, struct sw_tokenizer *tokenizer)
+static sw_status init_text(struct sw_task_form *form, const struct sw_task_data *data,
+                           struct sw_tokenizer *tokenizer)
 {
     if (!tokenizer) {
         return SW_FAIL(SW_E_CONFIG, "task \"%s\" needs a tokenizer", form->task->name);
     }
     const int64_t vocab_size = form->n_ids;
     form->n_ids = sw_min_i64(vocab_size, tokenizer->vocab_size);
-    form->pad = (int32_t)sw_max_i64(tokenizer->pad, 0);
+    form->pad = data->has_pad_id ? data->pad_id : sw_tokenizer_padding(tokenizer);
     if (form->task->rows ==
         SW_ROWS_TARGETS) { /* a decoder trained without an end token never stops */
         SW_TRY(sw_tokenizer_end_texts(tokenizer));
@@ -194,7 +195,7 @@ sw_status sw_task_form_init(struct sw_task_form *form, const struct sw_task *tas
     }
     form->stride = data->doc_stride > 0 ? data->doc_stride : sw_min_i64(128, form->T / 3);
     return task->rows == SW_ROWS_IMAGES ? init_images(form, data)
-                                        : init_text(form, options->tokenizer);
+                                        : init_text(form, data, options->tokenizer);
 }
 
 /* ---- one row ---- */

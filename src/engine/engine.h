@@ -40,6 +40,7 @@ struct sw_engine_facts {
     sw_comm *comm; /* NULL = one rank */
     struct sw_mesh mesh;
     struct sw_coord world, data; /* this rank among all ranks, and along the data axis */
+    int64_t pad_id;              /* of the model, if its vocabulary has it; else -1 */
     int64_t context; /* number of positions of the model, in tokens; 0 for a user's own forward */
     int64_t
         /* longest generated sequence, prompt included; encoder-decoder: new tokens only */

@@ -13,6 +13,11 @@ static struct sw_task_sizes sizes_of(const struct sw_engine *e)
     return e->weights.model ? sw_model_sizes(e->weights.model, &spec) : (struct sw_task_sizes){0};
 }
 
+static int64_t pad_id_of(const struct sw_model *model)
+{
+    return model && model->pad_id < model->vocab ? sw_max_i64(model->pad_id, -1) : -1;
+}
+
 struct sw_engine_facts sw_engine_facts(const sw_engine *e)
 {
     return (struct sw_engine_facts){
@@ -36,6 +41,7 @@ struct sw_engine_facts sw_engine_facts(const sw_engine *e)
         .lora = e->weights.lora != NULL,
         .task = e->weights.model ? e->weights.model->task : NULL,
         .sizes = sizes_of(e),
+        .pad_id = pad_id_of(e->weights.model),
         .context = e->weights.model ? e->weights.model->max_tokens : 0,
         .seed = e->seed,
         .comm = e->options.run.comm,

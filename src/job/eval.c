@@ -48,7 +48,9 @@ static struct sw_engine_options engine_options(const struct eval *e, char *text,
                   .vocab_size = e->tokenizer ? sw_tokenizer_vocab_size(e->tokenizer) : 0,
                   .task = o->task.name,
                   .labels = e->task.data.n_labels,
-                  .label_names = e->task.data.label_names},
+                  .label_names = e->task.data.label_names,
+                  .has_pad_id = e->tokenizer != NULL,
+                  .pad_id = sw_tokenizer_padding(e->tokenizer)},
         .inputs = {.seq_len = o->seq_len, .target_len = o->task.target_len},
         .run.comm = o->comm,
         .evaluate = {.loss = true, .logits = !is_preference(e)},
@@ -127,7 +129,7 @@ static sw_status open_dataset(struct eval *e)
 {
     const struct sw_eval_options *o = e->options;
     const struct sw_engine_facts facts = sw_engine_facts(e->engine);
-    SW_TRY(sw_job_task_fit(&e->task, o->model, &facts.sizes));
+    SW_TRY(sw_job_task_fit(&e->task, o->model, &facts));
     const struct sw_dataset_options data = {.files = o->data,
                                             .n_files = o->n_data,
                                             .as_text = o->as_text,

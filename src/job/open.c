@@ -152,7 +152,9 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
                   .vocab_size = job->tokenizer ? sw_tokenizer_vocab_size(job->tokenizer) : 0,
                   .task = o->task.name,
                   .labels = job->task.data.n_labels,
-                  .label_names = job->task.data.label_names},
+                  .label_names = job->task.data.label_names,
+                  .has_pad_id = job->tokenizer != NULL,
+                  .pad_id = sw_tokenizer_padding(job->tokenizer)},
         .inputs = {.seq_len = o->seq_len, .target_len = o->task.target_len},
         .run = {.comm = job->comm,
                 .batch_ranks = batch_ranks(),
@@ -172,7 +174,7 @@ static struct sw_engine_options engine_options(const struct job *job, char *text
 static sw_status join_engine(struct job *job)
 {
     job->facts = sw_engine_facts(job->engine);
-    SW_TRY(sw_job_task_fit(&job->task, job->options->model, &job->facts.sizes));
+    SW_TRY(sw_job_task_fit(&job->task, job->options->model, &job->facts));
     job->batch = sw_engine_micro_batch_size(job->engine);
     job->tokens = sw_engine_seq_len(job->engine);
     job->micro_batches = sw_engine_micro_batches(job->engine);

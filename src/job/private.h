@@ -35,9 +35,9 @@ struct sw_job_task {
 sw_status sw_job_task_choose(const struct sw_task_options *options, const char *model,
                              const struct sw_dataset_options *files, bool trains,
                              struct sw_job_task *out);
-/* Takes over the sizes of the open model. */
+/* Takes over the sizes and the padding of the open model. */
 sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
-                          const struct sw_task_sizes *sizes);
+                          const struct sw_engine_facts *facts);
 /* Describes how records become rows: the task, the fields, and the classes in order. */
 void sw_job_task_text(const struct sw_job_task *task, struct sw_str *out);
 void sw_job_task_close(struct sw_job_task *task);

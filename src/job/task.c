@@ -266,8 +266,11 @@ sw_status sw_job_task_choose(const struct sw_task_options *o, const char *model,
 }
 
 sw_status sw_job_task_fit(struct sw_job_task *task, const char *model,
-                          const struct sw_task_sizes *sizes)
+                          const struct sw_engine_facts *facts)
 {
+    const struct sw_task_sizes *sizes = &facts->sizes;
+    task->data.has_pad_id = facts->pad_id >= 0;
+    task->data.pad_id = (int32_t)facts->pad_id;
     task->data.target_len = sizes->of[SW_DIM_TARGETS];
     task->data.n_labels = task->data.n_labels > 0 ? task->data.n_labels : sizes->of[SW_DIM_LABELS];
     task->data.channels = sizes->of[SW_DIM_CHANNELS];

@@ -94,6 +94,17 @@ static void name_heads(struct sw_decoder *m)
     model->head_module = !causal ? "score" : model->tied ? NULL : m->names.head;
 }
 
+/* A classifier finds the last token of a row by its padding, so without a usable id the requested
+ * one counts. The row of the embedding that gets no gradient stays as config.json says. */
+static void take_padding(const struct sw_model_options *options, struct sw_model *model)
+{
+    const bool usable = model->pad_id >= 0 && model->pad_id < model->vocab;
+    if (options && options->has_pad_id && !usable && !sw_model_is_causal(model)) {
+        model->pad_id = options->pad_id;
+        model->has_other_pad = true;
+    }
+}
+
 /* ---- open ---- */
 
 sw_status sw_decoder_read(struct sw_json_doc *doc, const struct sw_json *config,
@@ -111,6 +122,7 @@ sw_status sw_decoder_read(struct sw_json_doc *doc, const struct sw_json *config,
     SW_TRY(m->family->read(doc, config, m));
     SW_TRY(resolve_heads(doc, m));
     SW_TRY(sw_model_read_task(m->super.ops, doc, config, options, &m->super));
+    take_padding(options, &m->super);
     name_heads(m);
     return SW_OK;
 }

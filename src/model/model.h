@@ -62,6 +62,8 @@ struct sw_model_key {
 struct sw_model_options {
     const char *task; /* NULL: the class's task */
     int64_t labels;   /* number of classes or values; 0: as in config.json */
+    bool has_pad_id;  /* of a decoder's classifier whose config.json has no usable pad_token_id */
+    int32_t pad_id;
 };
 
 struct sw_model; /* the configuration of one family */
@@ -112,6 +114,7 @@ struct sw_model { /* base class: first member of every family's own struct */
     bool scales_head;        /* the value of that key, or its default */
     bool is_endless;         /* positions are relative: max_tokens is no limit */
     int64_t pad_id;          /* -1 = none */
+    bool has_other_pad;      /* pad_id is the requested one, which config.json lacks */
     int64_t eos_id;          /* -1 = none */
     int64_t start_id;        /* first token of an encoder-decoder's decoder; else 0 */
     const char *trunk;       /* module without the heads */

@@ -33,7 +33,7 @@ enum sw_task_absent {
 /* Padding of a row that is shorter than its tensor. */
 enum sw_task_pad {
     SW_PAD_ZERO,
-    SW_PAD_ID,     /* the padding id of the model or the tokenizer; 0 if it has none */
+    SW_PAD_ID,     /* the padding id of the model, or else of the tokenizer */
     SW_PAD_IGNORED /* -100, or NaN for f32: no loss */
 };
 

@@ -82,6 +82,9 @@ struct sw_tokenizer {
  * stays. */
 sw_status sw_tokenizer_end_texts(struct sw_tokenizer *tokenizer);
 
+/* The id that fills rows up: pad, or else eos, or else 0. tokenizer NULL: 0 */
+int32_t sw_tokenizer_padding(const struct sw_tokenizer *tokenizer);
+
 /* Whether the single-text template puts a token after the text. */
 bool sw_tokenizer_has_end(const struct sw_tokenizer *tokenizer);
 /* Appends the tokens that the template puts after a text; if it puts none, eos if there is one. */

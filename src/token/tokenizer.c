@@ -456,6 +456,13 @@ int32_t sw_tokenizer_pad(const struct sw_tokenizer *tokenizer)
     return tokenizer->pad;
 }
 
+int32_t sw_tokenizer_padding(const struct sw_tokenizer *tokenizer)
+{
+    return !tokenizer            ? 0
+           : tokenizer->pad >= 0 ? tokenizer->pad
+                                 : (int32_t)sw_max_i64(tokenizer->eos, 0);
+}
+
 const char *sw_tokenizer_token(const struct sw_tokenizer *tokenizer, int32_t id, size_t *out_len)
 {
     return tokenizer->ops->token(tokenizer, id, out_len);

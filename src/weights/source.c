@@ -31,7 +31,9 @@ sw_status sw_weights_open_model(struct sw_json_doc *doc, const struct sw_model_o
 static sw_status open_model(struct sw_weights *w)
 {
     const struct sw_model_options options = {.task = w->options->model.task,
-                                             .labels = w->options->model.labels};
+                                             .labels = w->options->model.labels,
+                                             .has_pad_id = w->options->model.has_pad_id,
+                                             .pad_id = w->options->model.pad_id};
     sw_model_close(w->model);
     w->model = NULL;
     return sw_weights_open_model(w->source.doc, &options, &w->model);
@@ -147,6 +149,14 @@ static sw_status read_source(struct sw_weights *w, const struct sw_engine_option
     return SW_OK;
 }
 
+static sw_status put_padding(const struct sw_weights *w)
+{
+    struct sw_json_doc *doc = w->source.doc;
+    const bool put = !w->model->has_other_pad ||
+                     sw_json_put_i64(doc, sw_json_root(doc), "pad_token_id", w->model->pad_id);
+    return put ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");
+}
+
 sw_status sw_weights_open(struct sw_weights *w)
 {
     const struct sw_engine_options *o = w->options;
@@ -155,6 +165,7 @@ sw_status sw_weights_open(struct sw_weights *w)
     SW_TRY(sw_weights_resolve_tie(w));
     SW_TRY(sw_weights_fit_lora(w));
     SW_TRY(sw_weights_open_quantizer(w));
+    SW_TRY(put_padding(w));
     return (o->model.task || o->model.labels > 0) && !sw_onnx_is_import(w->model)
                ? sw_model_put_task(w->model, o->model.labels > 0 ? o->model.label_names : NULL,
                                    w->source.doc)

@@ -435,6 +435,100 @@ static void what_does_not_go_together_is_named(void **state)
     }
 }
 
+/* The loss of a decoder's random head over short rows in rows of seq_len tokens. */
+static double loss_of_decoder(const char *task, const char *file, const char *out, int64_t seq_len)
+{
+    static const char *const sets[] = {"train_micro_batch_size_per_gpu=2",
+                                       "optimizer={\"type\": \"SGD\", \"params\": {\"lr\": 0}}"};
+    struct sw_train_result result = {0};
+    bool started;
+    const char *data = test_at(file);
+    FILE *quiet = fopen("/dev/null", "w");
+    const struct sw_train_options o = {.model = test_at("decoder.json"),
+                                       .data = &data,
+                                       .n_data = 1,
+                                       .val_data = &data,
+                                       .n_val_data = 1,
+                                       .task.name = task,
+                                       .chat_template = "none",
+                                       .tokenizer = test_at("tokenizer"),
+                                       .output = test_at(out),
+                                       .steps = 1,
+                                       .eval_every = 1,
+                                       .seq_len = seq_len,
+                                       .sets = sets,
+                                       .n_sets = SW_LEN(sets),
+                                       .quiet = true,
+                                       .export_dtype = -1};
+    if (sw_train(&o, quiet, &started, &result) < 0) {
+        fail_msg("%s: %s", out, sw_error_message());
+    }
+    fclose(quiet);
+    return result.val_loss;
+}
+
+/* The padding id of an exported config.json. */
+static int64_t exported_padding(const char *out)
+{
+    char name[96];
+    struct sw_json_doc *config;
+    snprintf(name, sizeof name, "%s/model/config.json", out);
+    assert_int_equal(sw_json_read(test_at(name), SW_JSON_STRICT, &config), SW_OK);
+    const int64_t pad = sw_json_get(sw_json_root(config), "pad_token_id")->integer;
+    sw_json_close(config);
+    return pad;
+}
+
+/* A decoder's head is on the last token before the padding. Rows and head agree on its id: that of
+ * config.json, whatever the tokenizer's is, or else the tokenizer's, which the export then has. */
+static void the_last_token_does_not_depend_on_the_length_of_rows(void **state)
+{
+    static const struct {
+        const char *pad;
+        int64_t exported;
+    } pads[] = {{"", 0},
+                {", \"pad_token_id\": null", 0},
+                {", \"pad_token_id\": 9", 9},
+                {", \"pad_token_id\": 14", 0},
+                {", \"pad_token_id\": -1", 0}};
+    static const char *const models[] = {
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 14, \"n_embd\": 16, \"n_layer\": 1, "
+        "\"n_head\": 2, \"n_positions\": 64, \"embd_pdrop\": 0, \"attn_pdrop\": 0, "
+        "\"resid_pdrop\": 0%s}",
+        "{\"model_type\": \"llama\", \"vocab_size\": 14, \"hidden_size\": 16, "
+        "\"intermediate_size\": 24, \"num_hidden_layers\": 1, \"num_attention_heads\": 2, "
+        "\"max_position_embeddings\": 64%s}"};
+    static const struct {
+        const char *task, *file, *text;
+    } tasks[] = {{"classify", "short.csv", "text,label\na b c,x\nd,y\nh a,y\n"},
+                 {"regression", "short.tsv", "text\tscore\na b c\t1\nd\t-1\nh a\t0.5\n"},
+                 {"multi-label", "short.jsonl",
+                  "{\"text\": \"a b c\", \"labels\": [\"x\"]}\n"
+                  "{\"text\": \"d\", \"labels\": [\"x\", \"y\"]}\n"},
+                 {"reward", "pairs.jsonl",
+                  "{\"prompt\": \"a\", \"chosen\": \"b c\", \"rejected\": \"d\"}\n"
+                  "{\"prompt\": \"b\", \"chosen\": \"h\", \"rejected\": \"e f g\"}\n"}};
+    char text[512], out[32];
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(tasks); i++) {
+        test_put(tasks[i].file, tasks[i].text);
+    }
+    const size_t n_pads = SW_LEN(models) * SW_LEN(pads);
+    for (size_t i = 0; i < n_pads + SW_LEN(tasks) - 1; i++) {
+        const size_t task = i < n_pads ? 0 : i - n_pads + 1;
+        const size_t pad = i < n_pads ? i % SW_LEN(pads) : 0;
+        const size_t model = i < n_pads ? i / SW_LEN(pads) : 0;
+        snprintf(text, sizeof text, models[model], pads[pad].pad);
+        test_put("decoder.json", text);
+        snprintf(out, sizeof out, "short-%zu", i);
+        const double loss = loss_of_decoder(tasks[task].task, tasks[task].file, out, 16);
+        assert_int_equal(exported_padding(out), pads[pad].exported);
+        snprintf(out, sizeof out, "long-%zu", i);
+        assert_float_equal(loss_of_decoder(tasks[task].task, tasks[task].file, out, 64), loss,
+                           1e-6);
+    }
+}
+
 /* Checks the edits of a setup whose configuration is a file or a text: the default optimizer and
  * the steps of the epochs. */
 static void a_configuration_may_be_given_as_text(void **state)
@@ -479,6 +573,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
     cmocka_unit_test(each_task_trains_and_is_evaluated),
     cmocka_unit_test(values_may_be_whole),
+    cmocka_unit_test(the_last_token_does_not_depend_on_the_length_of_rows),
     cmocka_unit_test(pixels_are_scaled_as_the_model_says),
     cmocka_unit_test(a_run_goes_on_with_its_classes_alone),
     cmocka_unit_test(what_does_not_go_together_is_named),

@@ -395,7 +395,7 @@ static void a_class_says_the_task_and_a_task_may_be_asked_for(void **state)
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {
-        const struct sw_model_options options = {rows[i].asked, rows[i].labels};
+        const struct sw_model_options options = {.task = rows[i].asked, .labels = rows[i].labels};
         struct sw_json_doc *doc = NULL;
         struct sw_model *model = open_as(rows[i].members, &options, &doc);
         if (!model) {
@@ -423,7 +423,7 @@ static void a_task_without_a_head_is_refused_by_name(void **state)
     };
     (void)state;
     for (size_t i = 0; i < SW_LEN(rows); i++) {
-        const struct sw_model_options options = {rows[i].asked, 0};
+        const struct sw_model_options options = {.task = rows[i].asked};
         struct sw_json_doc *doc = NULL;
         assert_null(open_as("\"model_type\": \"gpt2\"", &options, &doc));
         if (!strstr(sw_error_message(), rows[i].says)) {
@@ -436,7 +436,7 @@ static void a_task_without_a_head_is_refused_by_name(void **state)
 /* A model opened as another class is of that class when its config.json is read again. */
 static void config_json_says_what_a_model_was_opened_as(void **state)
 {
-    const struct sw_model_options options = {"multi-label", 3};
+    const struct sw_model_options options = {.task = "multi-label", .labels = 3};
     struct sw_json_doc *doc = NULL;
     struct sw_model *again = NULL;
     (void)state;
@@ -454,7 +454,7 @@ static void config_json_says_what_a_model_was_opened_as(void **state)
 
 static void a_new_head_may_begin_and_a_trunk_may_not(void **state)
 {
-    const struct sw_model_options classify = {"classify", 0};
+    const struct sw_model_options classify = {.task = "classify"};
     struct sw_json_doc *doc = NULL;
     (void)state;
     struct sw_model *model = open_as("\"model_type\": \"bert\"", &classify, &doc);
@@ -475,7 +475,7 @@ static void a_head_for_other_classes_begins(void **state)
 {
     static const char image[] = "\"model_type\": \"vit\", \"num_labels\": 5";
     static const char trunk[] = "\"model_type\": \"vit\", \"architectures\": [\"ViTModel\"]";
-    const struct sw_model_options three = {NULL, 3}, five = {NULL, 5};
+    const struct sw_model_options three = {.labels = 3}, five = {.labels = 5};
     struct sw_json_doc *doc = NULL;
     (void)state;
     struct sw_model *model = open_as(image, &three, &doc);
