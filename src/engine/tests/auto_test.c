@@ -73,14 +73,16 @@ static void close_plan(sw_engine *e)
     sw_comm_close(comm, false);
 }
 
-/* Least device budget in bytes with which the settings fit. On several ranks it is the figure in
- * the refusal, because less memory makes them prefetch less. */
+/* Least device budget in bytes with which the settings fit. Measured with a large one: without any
+ * a plan may take more memory to be faster (plan/loss.c). On several ranks it is the figure in the
+ * refusal, because less memory makes them prefetch less. */
 static int64_t need_of(const struct settings *asked, int ranks)
 {
     struct settings s = *asked; /* the strings stay those of `asked` */
     sw_engine *e = NULL;
     long long need = 0;
     if (ranks == 1) {
+        set(&s, "spillway.device_memory", 1LL << 40);
         assert_int_equal(plan(&s, 1, NULL, &e), SW_OK);
         need = sw_engine_tier_bytes(e, SW_TIER_DEVICE);
         close_plan(e);
