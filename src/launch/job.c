@@ -226,6 +226,18 @@ static sw_status check_launcher(const struct job *job)
     return SW_OK;
 }
 
+/* Whether a host is another machine. */
+static bool has_others(const struct job *job)
+{
+    for (int i = 1; i < job->hosts.n; i++) {
+        const char *host = job->hosts.items[i].name, *at = strrchr(host, '@');
+        if (!is_loopback(at ? at + 1 : host)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static sw_status set_master(struct job *job)
 {
     const struct sw_launch_options *o = job->options;
@@ -245,7 +257,7 @@ static sw_status set_master(struct job *job)
         return SW_OK;
     }
     const bool tells = job->launcher == LAUNCH_LOCAL || job->launcher == LAUNCH_PDSH;
-    if (tells && job->hosts.n > 1 && is_loopback(job->master_addr)) {
+    if (tells && has_others(job) && is_loopback(job->master_addr)) {
         return SW_FAIL(SW_E_CONFIG,
                        "%s is the first of %d hosts, and each takes that name for itself; give the "
                        "name of this machine in its place, or --master-addr",
