@@ -41,6 +41,12 @@ static bool same_address(const struct sockaddr *own, const char *text)
     return *buffer && strcmp(buffer, text) == 0;
 }
 
+const char *sw_launch_without_user(const char *host)
+{
+    const char *at = strrchr(host, '@');
+    return at ? at + 1 : host;
+}
+
 static bool is_loopback(const char *host)
 {
     return strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0;
@@ -49,9 +55,8 @@ static bool is_loopback(const char *host)
 /* No name server is asked, because one that does not answer would delay every start. */
 bool sw_launch_is_here(const char *host)
 {
-    const char *at = strrchr(host, '@');
     char own[HOST_NAME_MAX + 1] = "";
-    host = at ? at + 1 : host;
+    host = sw_launch_without_user(host);
     if (is_loopback(host)) {
         return true;
     }
@@ -230,8 +235,7 @@ static sw_status check_launcher(const struct job *job)
 static bool has_others(const struct job *job)
 {
     for (int i = 1; i < job->hosts.n; i++) {
-        const char *host = job->hosts.items[i].name, *at = strrchr(host, '@');
-        if (!is_loopback(at ? at + 1 : host)) {
+        if (!is_loopback(sw_launch_without_user(job->hosts.items[i].name))) {
             return true;
         }
     }
@@ -245,13 +249,11 @@ static sw_status set_master(struct job *job)
         return SW_FAIL(SW_E_CONFIG, "--master-port: wanted 1 to 65535, got %lld",
                        (long long)o->master_port);
     }
-    const char *first = job->hosts.items[0].name;
-    const char *at = strrchr(first, '@'); /* user@host */
     const bool alone = job->launcher == LAUNCH_LOCAL && !o->node_rank_given;
     job->master_port = o->master_port ? (int)o->master_port : alone ? 0 : DEFAULT_PORT;
-    job->master_addr = job->launcher == LAUNCH_LOCAL && job->hosts.n == 1 ? "127.0.0.1"
-                       : at                                               ? at + 1
-                                                                          : first;
+    job->master_addr = job->launcher == LAUNCH_LOCAL && job->hosts.n == 1
+                           ? "127.0.0.1"
+                           : sw_launch_without_user(job->hosts.items[0].name);
     if (o->master_addr && *o->master_addr) {
         job->master_addr = o->master_addr;
         return SW_OK;

@@ -277,8 +277,8 @@ static int host_of(const struct monitor *m, const struct peer *peer)
     int local;
     if (sscanf(peer->reporter.hello, "%*s %*d %255s", name) == 1) {
         for (int i = 0; i < m->job->hosts.n; i++) {
-            const char *host = m->job->hosts.items[i].name, *at = strrchr(host, '@');
-            if (sw_launch_same_host(at ? at + 1 : host, name)) {
+            const char *host = sw_launch_without_user(m->job->hosts.items[i].name);
+            if (sw_launch_same_host(host, name)) {
                 return i;
             }
         }
@@ -360,9 +360,8 @@ static void own_address(const char *host, char *out, size_t cap)
 {
     const struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM};
     struct addrinfo *found = NULL;
-    const char *at = strrchr(host, '@');
     *out = '\0';
-    if (getaddrinfo(at ? at + 1 : host, "9", &hints, &found) != 0) {
+    if (getaddrinfo(sw_launch_without_user(host), "9", &hints, &found) != 0) {
         return;
     }
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

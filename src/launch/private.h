@@ -98,6 +98,8 @@ sw_status sw_launch_job_init(const struct sw_launch_options *options, struct sw_
                              const struct job *before, struct job *out);
 const char *sw_launch_name(enum launcher launcher);
 bool sw_launch_is_here(const char *host);
+/* "user@host" -> "host"; a part of the argument */
+const char *sw_launch_without_user(const char *host);
 /* The same machine, one of the names without its domain. */
 bool sw_launch_same_host(const char *a, const char *b);
 
