@@ -551,18 +551,21 @@ static int64_t flops_linear_ce(const struct sw_op_desc *d)
     return 2 * sw_shape_elems(&d->in[0].shape) * d->in[1].shape.dims[0];
 }
 
-/* The recomputed logits, and one product per gradient. */
-static int64_t flops_linear_ce_grad(const struct sw_op_desc *d)
+/* The logits, and one product per gradient. dh: the first output that is a gradient */
+static int64_t flops_of_loss(const struct sw_op_desc *d, int dh)
 {
-    const bool dh = d->out[0].shape.rank >= 0, dw = d->out[1].shape.rank >= 0;
-    return (2 + 2 * dh + 2 * dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
+    const bool has_dh = d->out[dh].shape.rank >= 0, has_dw = d->out[dh + 1].shape.rank >= 0;
+    return (2 + 2 * has_dh + 2 * has_dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
 }
 
-/* The logits, and one product per gradient. */
+static int64_t flops_linear_ce_grad(const struct sw_op_desc *d)
+{
+    return flops_of_loss(d, 0);
+}
+
 static int64_t flops_linear_ce_at_once(const struct sw_op_desc *d)
 {
-    const bool dh = d->out[2].shape.rank >= 0, dw = d->out[3].shape.rank >= 0;
-    return (2 + 2 * dh + 2 * dw) * sw_shape_elems(&d->in[1].shape) * d->in[2].shape.dims[0];
+    return flops_of_loss(d, 2);
 }
 
 /* Two products forward, five backward. A causal mask halves them; a window counts what it shows. */
