@@ -773,6 +773,11 @@ static sw_status read_expressions(struct reader *in, struct jinja_node **out)
 
 static sw_status read_body(struct reader *in, const char *const *ends, struct jinja_node **out);
 
+static bool is_loop(const struct jinja_node *name)
+{
+    return name->len == 4 && memcmp(name->text, "loop", 4) == 0;
+}
+
 /* Reads the target of an assignment: a name, several names, or a namespace member.
  * may_be_attr: a member is allowed, as in {% set %}; not in {% for %} */
 static sw_status read_target(struct reader *in, bool may_be_attr, struct jinja_node **out)
@@ -788,6 +793,9 @@ static sw_status read_target(struct reader *in, bool may_be_attr, struct jinja_n
         SW_TRY(read_name(in, out));
         if ((*out)->kind != JINJA_NAME) {
             return fail_at(in, at, SW_E_FORMAT, "a constant cannot be assigned");
+        }
+        if (is_loop(*out) && !is_mark(in, ".") && (in->loops > 0 || !may_be_attr)) {
+            return fail_at(in, at, SW_E_FORMAT, "`loop` cannot be assigned in a loop");
         }
         if (may_be_attr && is_mark(in, ".")) {
             struct jinja_node *attr;

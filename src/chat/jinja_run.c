@@ -113,6 +113,8 @@ static sw_status loop_member(const struct jinja_loop *loop, const char *name, si
         {"first", sw_jinja_bool(i == 0)},
         {"last", sw_jinja_bool(i == n - 1)},
         {"length", sw_jinja_int(n)},
+        {"depth", sw_jinja_int(1)}, /* of recursion, which is not built */
+        {"depth0", sw_jinja_int(0)},
         {"previtem", i > 0 ? loop->over->items[i - 1] : sw_jinja_undefined(name, len)},
         {"nextitem", i + 1 < n ? loop->over->items[i + 1] : sw_jinja_undefined(name, len)}};
     *out = sw_jinja_undefined(name, len);
@@ -817,18 +819,18 @@ static sw_status filter_items(struct walk *w, const struct jinja_node *node,
 
 static sw_status exec_for(struct walk *w, const struct jinja_node *node)
 {
-    struct jinja_value what, items;
+    struct jinja_value what, items, self;
     SW_TRY(eval(w, node->kids[1], &what));
     w->run->at = node->at;
     SW_TRY(sw_jinja_items(w->run, &what, &items));
     SW_TRY(node->kids[2] ? filter_items(w, node, &items) : SW_OK);
-    struct jinja_loop loop = {.over = items.list};
-    const struct jinja_value self = {.type = JINJA_V_LOOP, .loop = &loop};
-    for (; loop.index < items.list->n && !w->broken; ++loop.index) {
+    SW_TRY(sw_jinja_new_loop(w->run, items.list, &self));
+    for (int64_t i = 0; i < items.list->n && !w->broken; ++i) {
         struct scope scope;
+        self.loop->index = i; /* stays at the last item that was entered, as in Jinja */
         SW_TRY(open_scope(w, &scope));
         SW_TRY(assign_name(w, "loop", 4, &self));
-        SW_TRY(assign(w, node->kids[0], &items.list->items[loop.index]));
+        SW_TRY(assign(w, node->kids[0], &items.list->items[i]));
         SW_TRY(exec(w, node->kids[3]));
         w->scope = scope.outer;
         w->continued = false;

@@ -130,6 +130,16 @@ sw_status sw_jinja_new_map(struct jinja_run *run, enum jinja_type type, struct j
     return SW_OK;
 }
 
+sw_status sw_jinja_new_loop(struct jinja_run *run, const struct jinja_list *over,
+                            struct jinja_value *out)
+{
+    void *loop = NULL;
+    SW_TRY(take(run, sizeof(struct jinja_loop), &loop));
+    *(struct jinja_loop *)loop = (struct jinja_loop){.over = over};
+    *out = (struct jinja_value){.type = JINJA_V_LOOP, .loop = loop};
+    return SW_OK;
+}
+
 const struct jinja_value *sw_jinja_get(struct jinja_run *run, const struct jinja_map *map,
                                        const struct jinja_value *key)
 {
@@ -432,6 +442,10 @@ static void print(struct jinja_run *run, const struct jinja_value *value, bool q
             print(run, &value->map->values[i], true, depth + 1, out);
         }
         sw_str_puts(out, value->type == JINJA_V_MAP ? "}" : "}>");
+        break;
+    case JINJA_V_LOOP:
+        sw_str_printf(out, "<LoopContext %lld/%lld>", (long long)value->loop->index + 1,
+                      (long long)value->loop->over->n);
         break;
     default:
         sw_str_printf(out, "<%s>", sw_jinja_type_name(value));

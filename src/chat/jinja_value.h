@@ -31,7 +31,7 @@ struct jinja_value {
     size_t len;
     struct jinja_list *list;
     struct jinja_map *map; /* MAP, NAMESPACE */
-    const struct jinja_loop *loop;
+    struct jinja_loop *loop;
     const struct jinja_node *macro; /* FUNCTION: NULL for a built-in */
 };
 
@@ -47,7 +47,7 @@ struct jinja_map {
 
 struct jinja_loop {
     const struct jinja_list *over;
-    int64_t index;
+    int64_t index; /* of the current item; after the loop, of the last one that was entered */
 };
 
 /* One rendering. */
@@ -94,6 +94,9 @@ sw_status sw_jinja_new_list(struct jinja_run *run, struct jinja_value *out);
 sw_status sw_jinja_append(struct jinja_run *run, struct jinja_list *list,
                           const struct jinja_value *item);
 sw_status sw_jinja_new_map(struct jinja_run *run, enum jinja_type type, struct jinja_value *out);
+/* In the arena, because a namespace or a list may keep `loop` beyond its loop. */
+sw_status sw_jinja_new_loop(struct jinja_run *run, const struct jinja_list *over,
+                            struct jinja_value *out);
 sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
                        const struct jinja_value *value);
 /* NULL: the map has no such key. */

@@ -291,6 +291,38 @@ static void macros_write_what_they_are_given(void **state)
           "syntax: template:1:19: a generation block inside a macro is not built");
 }
 
+/* As in Jinja, `loop` may be kept beyond its loop, and then stays at the last item entered. */
+static void a_loop_outlives_its_body(void **state)
+{
+    (void)state;
+#define KEPT "{% set ns = namespace() %}{% for i in 'abc' %}{% set ns.l = loop %}"
+    check(KEPT "{% endfor %}{{ ns.l.index }}{{ ns.l.last }}{{ ns.l.previtem }}"
+               "{{ ns.l.nextitem is defined }}{{ ns.l.length }}{{ ns.l.revindex0 }}",
+          "{}", "3TruebFalse30");
+    check(KEPT "{% if i == 'b' %}{% break %}{% endif %}{% endfor %}"
+               "{{ ns.l.index }}{{ ns.l.last }}{{ ns.l.nextitem }}{{ ns.l }}",
+          "{}", "2Falsec<LoopContext 2/3>");
+    check(KEPT "{% for j in [1, 2] %}{% endfor %}{{ ns.l.index }}{{ ns.l.depth }}{% endfor %}"
+               "{% for j in [1, 2] %}{{ ns.l.index }}{{ ns.l == loop }}{% endfor %}",
+          "{}", "1121313False3False");
+    check("{% set ns = namespace(a=[]) %}{% for i in [1, 2] %}{% set ns.a = ns.a + [loop] %}"
+          "{% endfor %}{{ ns.a[0].index }}{{ ns.a[0] == ns.a[1] }}{{ ns.a }}",
+          "{}", "2True[<LoopContext 2/2>, <LoopContext 2/2>]");
+    check("{% macro f(l) %}{{ l.index }}{% for k in 'ab' %}{{ loop.index }}{{ l.index }}"
+          "{% endfor %}{% endmacro %}{% for i in [1, 2] %}{{ f(loop) }}{% endfor %}",
+          "{}", "1112121222");
+    check("{% for i in [1, 2] %}{% set x = loop %}{{ x.index }}{% for j in [1] %}{{ x.index }}"
+          "{{ loop.index }}{% endfor %}{% endfor %}{{ x is defined }}{{ loop is defined }}",
+          "{}", "111221FalseFalse");
+    check("{% for i in [1, 2] %}{% for j in [1] if loop.first %}{{ i }}{% endfor %}{% endfor %}",
+          "{}", "1");
+    check("{% for i in [1] %}{% set loop = 1 %}{% endfor %}", "{}",
+          "syntax: template:1:26: `loop` cannot be assigned in a loop");
+    check("{% for loop in [1] %}{% endfor %}", "{}",
+          "syntax: template:1:8: `loop` cannot be assigned in a loop");
+    check("{% set loop = 1 %}{{ loop }}", "{}", "1");
+}
+
 /* Infinite recursion, and recursion through deeply nested bodies, hit a limit. */
 static void macros_that_call_themselves_end(void **state)
 {
@@ -485,6 +517,7 @@ static void failing_allocations(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_a_chat_needs),
     cmocka_unit_test(macros_write_what_they_are_given),
+    cmocka_unit_test(a_loop_outlives_its_body),
     cmocka_unit_test(macros_that_call_themselves_end),
     cmocka_unit_test(refusals_name_line_and_column),
     cmocka_unit_test(limits),
