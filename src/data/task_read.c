@@ -89,7 +89,7 @@ static sw_status check_ids(const struct sw_task_reading *in, const char *name, c
     return SW_OK;
 }
 
-/* sw_tokenizer_encode, or sw_tokenizer_encode_target. */
+/* sw_tokenizer_encode, sw_tokenizer_encode_target or sw_tokenizer_encode_word. */
 typedef sw_status (*encode_fn)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                                bool add_special, struct sw_ids *ids);
 
@@ -461,7 +461,8 @@ static sw_status add_word(struct sw_task_reading *in, const struct sw_json_doc *
         return SW_FAIL(SW_E_FORMAT, "%s: a word is %s, wanted a string", sw_json_name(doc),
                        sw_json_type_name(word->type));
     }
-    SW_TRY(encode_field(in, doc, word, &first, &n));
+    SW_TRY(encode_by(sw_tokenizer_encode_word, in, sw_json_name(doc), word->string,
+                     word->string_len, &first, &n));
     SW_TRY(sw_label_of(&in->labels, doc, tag, &label));
     for (int64_t i = 0; i < n; i++) {
         SW_TRY(sw_ids_push(&in->rows->labels, i == 0 ? label : SW_IGNORED_LABEL));

@@ -260,6 +260,23 @@ static sw_status encode(struct sw_tokenizer *tokenizer, const char *text, size_t
     return cut_tokens(&to, &to.self->raw, text, len, true, encode_raw);
 }
 
+/* A byte-level BPE has tokens for words after a space, so a word gets one if it has none. */
+static sw_status encode_word_alone(struct sw_tokenizer *tokenizer, const char *word, size_t len,
+                                   struct sw_ids *ids)
+{
+    struct sw_pretokenizer *words = &self_of(tokenizer)->pretokenizer;
+    const bool prefix_space = words->prefix_space;
+    const int i_prefix_step = words->i_prefix_step;
+    if (self_of(tokenizer)->kind == SW_MODEL_BYTE_BPE) {
+        words->prefix_space = true;
+        words->i_prefix_step = 0;
+    }
+    const sw_status st = encode(tokenizer, word, len, ids);
+    words->prefix_space = prefix_space;
+    words->i_prefix_step = i_prefix_step;
+    return st;
+}
+
 /* ---- edges among tokens ---- */
 
 /* Normalizers do not track characters, so an edge is located in the spelled words (the surface).
@@ -607,6 +624,7 @@ static const struct sw_special_ops special_ops = {
 
 static const struct sw_tokenizer_ops ops = {.close = close,
                                             .encode = encode,
+                                            .encode_word = encode_word_alone,
                                             .decode = decode,
                                             .token = token,
                                             .find = find,

@@ -32,6 +32,9 @@ struct sw_tokenizer_ops {
     /* Appends the ids of the text itself. */
     sw_status (*encode)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                         struct sw_ids *ids);
+    /* As encode, for one word of a text that is split into words. NULL: encode does both. */
+    sw_status (*encode_word)(struct sw_tokenizer *tokenizer, const char *word, size_t len,
+                             struct sw_ids *ids);
     /* As encode, for texts that a model writes. NULL: encode does both. */
     sw_status (*encode_target)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                                struct sw_ids *ids);
@@ -89,6 +92,11 @@ int32_t sw_tokenizer_padding(const struct sw_tokenizer *tokenizer);
 bool sw_tokenizer_has_end(const struct sw_tokenizer *tokenizer);
 /* Appends the tokens that the template puts after a text; if it puts none, eos if there is one. */
 sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_ids *ids);
+
+/* As sw_tokenizer_encode, for one word of a text that is split into words. A byte-level BPE reads
+ * the word with a space before it. add_special must be false. */
+sw_status sw_tokenizer_encode_word(struct sw_tokenizer *tokenizer, const char *word, size_t len,
+                                   bool add_special, struct sw_ids *ids);
 
 /* Whether texts that a model reads and texts that it writes have tokens of their own, as in a
  * translation. Such a tokenizer cannot encode a text that is both, as a chat or plain text is. */

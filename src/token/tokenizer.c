@@ -275,6 +275,16 @@ sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, 
     return encode(tokenizer, tokenizer->ops->encode, text, len, add_special, ids);
 }
 
+sw_status sw_tokenizer_encode_word(struct sw_tokenizer *tokenizer, const char *word, size_t len,
+                                   bool add_special, struct sw_ids *ids)
+{
+    SW_ASSERT(!add_special);
+    return encode(tokenizer,
+                  tokenizer->ops->encode_word ? tokenizer->ops->encode_word
+                                              : tokenizer->ops->encode,
+                  word, len, false, ids);
+}
+
 bool sw_tokenizer_has_sides(const struct sw_tokenizer *tokenizer)
 {
     return tokenizer->ops->encode_target != NULL;

@@ -377,6 +377,49 @@ static void first_pieces_of_words_have_labels(void **state)
             "line 1: the label \"B-Y\" is not one of the 3 classes");
 }
 
+/* As RobertaTokenizer of transformers 5.24 with add_prefix_space and is_split_into_words. A word
+ * after a pattern of its own gets one space too, not each of its pieces. */
+static void words_of_a_byte_level_bpe_have_a_space_in_front(void **state)
+{
+    (void)state;
+    static const char *const configs[] = {"{\"model_type\": \"roberta\"}",
+                                          "{\"model_type\": \"gpt2\"}",
+                                          "{\"model_type\": \"qwen2\"}"};
+    static const char *const names[] = {"O", "X"};
+    const struct sw_task_data task = {.name = "tokens", .n_labels = 2, .label_names = names};
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"labels", r.labels}};
+    enum { I = SW_IGNORED_LABEL };
+    for (size_t i = 0; i < SW_LEN(configs); ++i) {
+        struct sw_tokenizer *const saved = bert;
+        struct sw_str folder = {0};
+        sw_str_printf(&folder, "%s/words", test_folder());
+        mkdir(folder.ptr, 0700); /* it may be there */
+        sw_test_write_text(1, "words/vocab.json",
+                           "{\"<s>\":0,\"<pad>\":1,\"</s>\":2,\"<unk>\":3,\"a\":4,\"b\":5,\"ab\":6,"
+                           "\"\\u0120\":7,\"\\u0120a\":8,\".\":9,\"<mask>\":10}");
+        sw_test_write_text(2, "words/merges.txt", "#version: 0.2\na b\n\xC4\xA0 a\n");
+        sw_test_write_text(3, "words/config.json", configs[i]);
+        bert = NULL;
+        if (sw_tokenizer_open(folder.ptr, NULL, &bert) < 0) {
+            print_message("skipped: %s\n", sw_error_message());
+        }
+        sw_str_fini(&folder);
+        if (bert) {
+            const int begin = i == 0; /* <s> */
+            struct sw_dataset *d = in_order(&task, "a.jsonl",
+                                            "{\"tokens\": [\"ab\", \" a\", \"\", \"a.b\"], "
+                                            "\"ner_tags\": [\"X\", \"O\", \"X\", \"X\"]}\n");
+            fetch(d, 0, 1, inputs, 2);
+            same(r.ids + begin, (const int32_t[]){7, 6, 8, 8, 9, 5}, 6);
+            same(r.labels + begin, (const int32_t[]){1, I, 0, 1, I, I}, 6);
+            sw_dataset_close(d);
+            sw_tokenizer_close(bert);
+        }
+        bert = saved;
+    }
+}
+
 static void words_are_aligned_as_recorded(void **state)
 {
     (void)state;
@@ -905,6 +948,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(many_classes_are_found_by_name),
     cmocka_unit_test(classes_that_hold_take_no_memory_for_others),
     cmocka_unit_test(first_pieces_of_words_have_labels),
+    cmocka_unit_test(words_of_a_byte_level_bpe_have_a_space_in_front),
     cmocka_unit_test(words_are_aligned_as_recorded),
     cmocka_unit_test(targets_are_for_the_decoder),
     cmocka_unit_test(sources_and_targets_have_tokens_of_their_own),
