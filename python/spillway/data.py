@@ -102,8 +102,8 @@ class Tokenizer(Handle):
         return self._encode("sw_tokenizer_encode", text, special)
 
     def encode_target(self, text: str, special: bool = False) -> "np.ndarray[Any, Any]":
-        """Returns the ids of a text that a model writes. Only Marian's tokenizer, which has a model
-        for each language, makes a difference."""
+        """Returns the ids of a text that a model writes. Marian's tokenizer has a model for
+        each language; those of mBART and mBART-50 have codes for them."""
         self._check()
         return self._encode("sw_tokenizer_encode_target", text, special)
 

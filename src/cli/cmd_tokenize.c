@@ -59,8 +59,8 @@ int sw_cmd_tokenize(int argc, char **argv)
          "with --decode",
          0},
         {"--target", FLAG_BOOL, &run.target, NULL,
-         "encode texts that the model writes, by target.spm of Marian's tokenizer (default: texts "
-         "that it reads, by source.spm); other tokenizers make no difference",
+         "encode texts that the model writes (default: texts that it reads); Marian's, mBART's and "
+         "mBART-50's tokenizers make a difference",
          0},
         {"--special", FLAG_BOOL, &run.special, NULL,
          "add the tokens of the tokenizer's template; with --decode, keep special tokens "

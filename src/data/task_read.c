@@ -412,7 +412,6 @@ static sw_status add_target(struct sw_task_reading *in, const struct sw_json_doc
     const struct sw_json *source, *target;
     const char *prefix = in->options->task->source_prefix;
     const struct sw_task_form *form = in->form;
-    const int64_t special = n_special(&form->single);
     struct sw_task_row row = {0};
     struct sw_str text = {0};
     SW_TRY(find_target(in, doc, record, &source, &target));
@@ -426,8 +425,8 @@ static sw_status add_target(struct sw_task_reading *in, const struct sw_json_doc
     SW_TRY(st);
     SW_TRY(encode_by(sw_tokenizer_encode_target, in, sw_json_name(doc), target->string,
                      target->string_len, &row.second, &row.n_second));
-    cut_text(in, form->T - special, &row);
-    const int64_t wanted = row.n_second + special;
+    cut_text(in, form->T - n_special(&form->single), &row);
+    const int64_t wanted = row.n_second + n_special(&form->target);
     if (wanted > form->U) {
         if (in->n_long++ == 0) {
             sw_str_printf(&in->first_long, "%s", sw_json_name(doc));

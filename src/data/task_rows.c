@@ -16,6 +16,7 @@ void sw_task_form_fini(struct sw_task_form *form)
     sw_free(form->special);
     sw_template_fini(&form->single);
     sw_template_fini(&form->pair);
+    sw_template_fini(&form->target);
     *form = (struct sw_task_form){0};
 }
 
@@ -103,6 +104,18 @@ static sw_status check_template(const struct sw_template *template, int n_first,
                    n[SW_TEMPLATE_SECOND]);
 }
 
+/* transformers takes the source's code for a target without one. */
+static sw_status check_language(const struct sw_task *task, const struct sw_tokenizer *tokenizer)
+{
+    return !tokenizer->has_languages || tokenizer->target.n_items > 0
+               ? SW_OK
+               : SW_FAIL(
+                     SW_E_CONFIG,
+                     "task \"%s\": targets have the code of their language, and \"tgt_lang\" is "
+                     "absent from tokenizer_config.json; add it, and \"src_lang\" of the sources",
+                     task->name);
+}
+
 static sw_status init_text(struct sw_task_form *form, const struct sw_task_data *data,
                            struct sw_tokenizer *tokenizer)
 {
@@ -115,10 +128,13 @@ static sw_status init_text(struct sw_task_form *form, const struct sw_task_data 
     if (form->task->rows ==
         SW_ROWS_TARGETS) { /* a decoder trained without an end token never stops */
         SW_TRY(sw_tokenizer_end_texts(tokenizer));
+        SW_TRY(check_language(form->task, tokenizer));
     }
     SW_TRY(copy_template(&tokenizer->single, &form->single));
     SW_TRY(copy_template(&tokenizer->pair, &form->pair));
+    SW_TRY(copy_template(sw_tokenizer_target_template(tokenizer), &form->target));
     SW_TRY(check_template(&form->single, 1, 0));
+    SW_TRY(check_template(&form->target, 1, 0));
     SW_TRY(check_template(&form->pair, 1, 1));
     form->special = sw_alloc_zero("rows", (size_t)tokenizer->vocab_size, 1);
     SW_TRY_ALLOC(form->special, "special tokens");
@@ -427,7 +443,7 @@ static sw_status put_spans(const struct sw_task_part *part, const struct sw_task
     return SW_OK;
 }
 
-/* The labels of the decoder are the target in the single-text template. */
+/* The labels of the decoder are the target in its template. */
 static void put_target(const struct sw_task_part *part, const struct sw_task_row *from,
                        const struct row *row)
 {
@@ -436,7 +452,7 @@ static void put_target(const struct sw_task_part *part, const struct sw_task_row
     int64_t at[2];
     wrap(part->form, texts, false, row, at);
     if (row->labels) {
-        const struct sw_task_form as = {.T = 0, .single = part->form->single};
+        const struct sw_task_form as = {.T = 0, .single = part->form->target};
         wrap(&as, targets, false, &(struct row){.ids = row->labels}, at);
     }
 }

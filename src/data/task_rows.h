@@ -70,9 +70,9 @@ struct sw_task_form {
     int64_t stride;
     uint64_t seed;
     int32_t pad, eos, mask, first_sentinel, n_sentinels;
-    int64_t n_ids;                   /* vocabulary size, for random tokens */
-    bool *special;                   /* [n_ids] by id; owned */
-    struct sw_template single, pair; /* owned */
+    int64_t n_ids;                           /* vocabulary size, for random tokens */
+    bool *special;                           /* [n_ids] by id; owned */
+    struct sw_template single, pair, target; /* owned */
     int64_t n_labels;
     char **names; /* [n_labels] class names; NULL: classes are numbers; owned */
     struct sw_image_steps steps;

@@ -124,8 +124,9 @@ sw_status sw_tokenizer_put_rules(const struct sw_tokenizer *self, struct sw_str 
 
 void sw_tokenizer_put_templates(const struct sw_tokenizer *self, struct sw_str *out)
 {
-    const struct sw_template *const templates[] = {&self->single, &self->pair};
-    for (size_t t = 0; t < SW_LEN(templates); ++t) {
+    const struct sw_template *const templates[] = {&self->single, &self->pair, &self->target};
+    const size_t n = SW_LEN(templates) - (self->target.n_items == 0);
+    for (size_t t = 0; t < n; ++t) {
         for (int i = 0; i < templates[t]->n_items; ++i) {
             const struct sw_template_item *item = &templates[t]->items[i];
             sw_str_printf(out, "%d %d %d, ", (int)item->part, (int)item->id, (int)item->type_id);

@@ -74,9 +74,11 @@ struct sw_tokenizer {
     int64_t vocab_size;
     int32_t eos, bos, pad;
     struct sw_template single, pair;
-    bool no_bos;   /* tokens before a text were dropped from both templates */
-    bool no_types; /* all token types are 0: sw_tokenizer_read_types */
-    bool cut_left; /* a text that is too long for a row loses its first tokens, not its last */
+    struct sw_template target; /* of a text that a model writes; no items: that of one text */
+    bool has_languages; /* texts have the code of their language: sw_tokenizer_read_languages */
+    bool no_bos;        /* tokens before a text were dropped from all templates */
+    bool no_types;      /* all token types are 0: sw_tokenizer_read_types */
+    bool cut_left;      /* a text that is too long for a row loses its first tokens, not its last */
     struct sw_saved_file *files; /* [n_files] written by sw_tokenizer_save */
     int n_files;
 };
@@ -97,6 +99,9 @@ sw_status sw_tokenizer_push_end(const struct sw_tokenizer *tokenizer, struct sw_
  * the word with a space before it. add_special must be false. */
 sw_status sw_tokenizer_encode_word(struct sw_tokenizer *tokenizer, const char *word, size_t len,
                                    bool add_special, struct sw_ids *ids);
+
+/* The template of a text that a model writes. */
+const struct sw_template *sw_tokenizer_target_template(const struct sw_tokenizer *tokenizer);
 
 /* Whether texts that a model reads and texts that it writes have tokens of their own, as in a
  * translation. Such a tokenizer cannot encode a text that is both, as a chat or plain text is. */
@@ -119,7 +124,7 @@ void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_
  * pre-tokenizer, added tokens, options and the end of a text, all but the vocabulary and the
  * templates. Equal rules and vocabularies make the same ids. */
 sw_status sw_tokenizer_put_rules(const struct sw_tokenizer *tokenizer, struct sw_str *out);
-/* Appends the templates of one text and two, and which end of a long text is cut. */
+/* Appends the templates of one text, two and a target, and which end of a long text is cut. */
 void sw_tokenizer_put_templates(const struct sw_tokenizer *tokenizer, struct sw_str *out);
 
 /* Whether all token types are 0 because the model takes none. */

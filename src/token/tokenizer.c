@@ -123,6 +123,15 @@ static bool same_ids(const struct sw_template_item *a, const struct sw_template_
     return true;
 }
 
+static void drop_leading(struct sw_template *template)
+{
+    const int n = n_leading(template);
+    for (int i = n; i < template->n_items; ++i) {
+        template->items[i - n] = template->items[i];
+    }
+    template->n_items -= n;
+}
+
 void sw_tokenizer_drop_bos(struct sw_tokenizer *tokenizer)
 {
     struct sw_template *single = &tokenizer->single, *pair = &tokenizer->pair;
@@ -136,10 +145,8 @@ void sw_tokenizer_drop_bos(struct sw_tokenizer *tokenizer)
         pair->items[n++] = pair->items[i];
     }
     pair->n_items = n;
-    for (int i = n_bos; i < single->n_items; ++i) {
-        single->items[i - n_bos] = single->items[i];
-    }
-    single->n_items -= n_bos;
+    drop_leading(single);
+    drop_leading(&tokenizer->target);
     tokenizer->no_bos = true;
 }
 
@@ -195,6 +202,7 @@ void sw_tokenizer_fini(struct sw_tokenizer *tokenizer)
 {
     sw_template_fini(&tokenizer->single);
     sw_template_fini(&tokenizer->pair);
+    sw_template_fini(&tokenizer->target);
     for (int i = 0; i < tokenizer->n_files; ++i) {
         sw_free(tokenizer->files[i].name);
         sw_free(tokenizer->files[i].data);
@@ -249,20 +257,22 @@ static sw_status apply_template(const struct sw_template *template, const struct
     return SW_OK;
 }
 
-/* Encodes one text with its template. by: the tokenizer's encode or encode_target. */
-static sw_status encode(struct sw_tokenizer *tokenizer,
-                        sw_status (*by)(struct sw_tokenizer *tokenizer, const char *text,
-                                        size_t len, struct sw_ids *ids),
-                        const char *text, size_t len, bool add_special, struct sw_ids *ids)
+typedef sw_status (*encode_fn)(struct sw_tokenizer *tokenizer, const char *text, size_t len,
+                               struct sw_ids *ids);
+
+/* Encodes one text. template: the special tokens around it; NULL: none. */
+static sw_status encode(struct sw_tokenizer *tokenizer, encode_fn by,
+                        const struct sw_template *template, const char *text, size_t len,
+                        struct sw_ids *ids)
 {
     sw_status st;
     const int64_t n_ids = ids->len;
-    if (!add_special || tokenizer->single.n_items == 1) { /* no copy for the common case */
+    if (!template || template->n_items == 1) { /* no copy for the common case */
         st = by(tokenizer, text, len, ids);
     } else {
         struct sw_ids parts[2] = {{0}};
         st = by(tokenizer, text, len, &parts[0]);
-        st = st < 0 ? st : apply_template(&tokenizer->single, parts, add_special, ids, NULL);
+        st = st < 0 ? st : apply_template(template, parts, true, ids, NULL);
         sw_ids_fini(&parts[0]);
     }
     ids->len = st < 0 ? n_ids : ids->len;
@@ -272,17 +282,16 @@ static sw_status encode(struct sw_tokenizer *tokenizer,
 sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                               bool add_special, struct sw_ids *ids)
 {
-    return encode(tokenizer, tokenizer->ops->encode, text, len, add_special, ids);
+    return encode(tokenizer, tokenizer->ops->encode, add_special ? &tokenizer->single : NULL, text,
+                  len, ids);
 }
 
 sw_status sw_tokenizer_encode_word(struct sw_tokenizer *tokenizer, const char *word, size_t len,
                                    bool add_special, struct sw_ids *ids)
 {
+    const encode_fn by = tokenizer->ops->encode_word;
     SW_ASSERT(!add_special);
-    return encode(tokenizer,
-                  tokenizer->ops->encode_word ? tokenizer->ops->encode_word
-                                              : tokenizer->ops->encode,
-                  word, len, false, ids);
+    return encode(tokenizer, by ? by : tokenizer->ops->encode, NULL, word, len, ids);
 }
 
 bool sw_tokenizer_has_sides(const struct sw_tokenizer *tokenizer)
@@ -290,13 +299,17 @@ bool sw_tokenizer_has_sides(const struct sw_tokenizer *tokenizer)
     return tokenizer->ops->encode_target != NULL;
 }
 
+const struct sw_template *sw_tokenizer_target_template(const struct sw_tokenizer *tokenizer)
+{
+    return tokenizer->target.n_items > 0 ? &tokenizer->target : &tokenizer->single;
+}
+
 sw_status sw_tokenizer_encode_target(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                                      bool add_special, struct sw_ids *ids)
 {
-    return encode(tokenizer,
-                  sw_tokenizer_has_sides(tokenizer) ? tokenizer->ops->encode_target
-                                                    : tokenizer->ops->encode,
-                  text, len, add_special, ids);
+    const encode_fn by = tokenizer->ops->encode_target;
+    return encode(tokenizer, by ? by : tokenizer->ops->encode,
+                  add_special ? sw_tokenizer_target_template(tokenizer) : NULL, text, len, ids);
 }
 
 sw_status sw_tokenizer_encode_prompt(struct sw_tokenizer *tokenizer, const char *text, size_t len,

@@ -40,6 +40,8 @@ sw_status sw_tokenizer_set_cut(struct sw_tokenizer *tokenizer, const char *key, 
 /* Sets all token types of the templates to 0 if the folder's files say that the model takes
  * none. */
 sw_status sw_tokenizer_read_types(struct sw_tokenizer *tokenizer, const char *folder);
+/* Sets the templates of a class whose texts have the code of their language. */
+sw_status sw_tokenizer_read_languages(struct sw_tokenizer *tokenizer, const char *folder);
 /* The text of a role's token, "eos_token": "x" or {"content": "x", ..}. NULL: null or absent. */
 const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key);
 /* Takes the roles from the text of one of these files. */

@@ -481,6 +481,40 @@ static void words_are_aligned_as_recorded(void **state)
     sw_json_close(doc);
 }
 
+/* mBART's decoder begins with the last label of a row: the code of the target's language. */
+static void targets_have_the_template_of_a_target(void **state)
+{
+    (void)state;
+    static const char words[] =
+        "{\"version\": \"1.0\", \"pre_tokenizer\": {\"type\": \"Metaspace\"}, \"model\": "
+        "{\"type\": \"Unigram\", \"unk_id\": 3, \"vocab\": [[\"<s>\", 0], [\"<pad>\", 0], [\"</s>\", "
+        "0], [\"<unk>\", 0], [\"\u2581a\", -1], [\"\u2581b\", -1.5], [\"en_XX\", 0], [\"ro_RO\", 0]]}}";
+    static const char text[] = "{\"source\": \"a b\", \"target\": \"b\"}\n";
+    struct sw_task_data task = {.name = "seq2seq", .target_len = 3};
+    struct sw_tokenizer *const saved = bert;
+    struct rows r;
+    struct sw_str folder = {0};
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}, {"labels", r.labels}};
+    sw_str_printf(&folder, "%s/mbart", test_folder());
+    assert_int_equal(mkdir(folder.ptr, 0700), 0);
+    sw_test_write_text(1, "mbart/tokenizer.json", words);
+    sw_test_write_text(2, "mbart/config.json", "{\"model_type\": \"mbart\"}");
+    sw_test_write_text(3, "mbart/tokenizer_config.json", "{\"tgt_lang\": \"ro_RO\"}");
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &bert), SW_OK);
+    struct sw_dataset *d = in_order(&task, "a.jsonl", text);
+    fetch(d, 0, 1, inputs, 2);
+    same(r.ids, (const int32_t[]){4, 5, 2, 6, 1}, 5);
+    same(r.labels, (const int32_t[]){5, 2, 7}, 3);
+    sw_dataset_close(d);
+    sw_tokenizer_close(bert);
+    sw_test_write_text(3, "mbart/tokenizer_config.json", "{}");
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &bert), SW_OK);
+    refuses(&task, "a.jsonl", text, "\"tgt_lang\" is absent from tokenizer_config.json");
+    sw_tokenizer_close(bert);
+    sw_str_fini(&folder);
+    bert = saved;
+}
+
 /* Marian's sources and targets have models of their own. Other tasks have no use for it. */
 static void sources_and_targets_have_tokens_of_their_own(void **state)
 {
@@ -951,6 +985,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_of_a_byte_level_bpe_have_a_space_in_front),
     cmocka_unit_test(words_are_aligned_as_recorded),
     cmocka_unit_test(targets_are_for_the_decoder),
+    cmocka_unit_test(targets_have_the_template_of_a_target),
     cmocka_unit_test(sources_and_targets_have_tokens_of_their_own),
     cmocka_unit_test(answers_are_places_in_windows),
     cmocka_unit_test(templates_have_each_text_once),
