@@ -4,22 +4,87 @@
 
 #include "text/text.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
-typedef const struct jinja_arguments *args;
 typedef const struct jinja_value *input;
+typedef const input *inputs; /* arguments by parameter; NULL: not given */
+typedef const struct jinja_arguments *args;
 
-const struct jinja_value *sw_jinja_argument(const struct jinja_arguments *arguments, int position,
-                                            const char *name)
+static bool is_name(const char *text, size_t len, const char *name)
 {
-    for (int i = arguments->n_positional; i < arguments->n; ++i) {
-        if (arguments->name_lens[i] == strlen(name) &&
-            memcmp(arguments->names[i], name, strlen(name)) == 0) {
-            return &arguments->at[i];
+    return len == strlen(name) && memcmp(text, name, len) == 0;
+}
+
+/* ---- parameters ---- */
+
+enum { MOST_PARAMETERS = 4 };
+
+/* The parameters of a filter, test, function or method, in the order and by the names of Jinja,
+ * transformers or Python. */
+struct parameters {
+    const char *names[MOST_PARAMETERS]; /* "": has no name, only a position; NULL: no more */
+    int n_needed;
+};
+
+static sw_status bind_named(struct jinja_run *run, const char *what, const char *const *names,
+                            args a, input *out)
+{
+    for (int i = a->n_positional; i < a->n; ++i) {
+        int k = 0;
+        while (k < MOST_PARAMETERS && names[k] &&
+               !is_name(a->names[i], a->name_lens[i], names[k])) {
+            k++;
+        }
+        if (k == MOST_PARAMETERS || !names[k]) {
+            return sw_jinja_fail(run, SW_JINJA_TYPE, "%s has no argument '%.*s'", what,
+                                 (int)a->name_lens[i], a->names[i]);
+        }
+        if (out[k]) {
+            return sw_jinja_fail(run, SW_JINJA_TYPE, "%s: two values of its argument '%s'", what,
+                                 names[k]);
+        }
+        out[k] = &a->at[i];
+    }
+    return SW_OK;
+}
+
+/* Finds the argument of each parameter. */
+static sw_status bind(struct jinja_run *run, const char *what, const struct parameters *parameters,
+                      args a, input out[MOST_PARAMETERS])
+{
+    int n = 0;
+    while (n < MOST_PARAMETERS && parameters->names[n]) {
+        out[n++] = NULL;
+    }
+    if (a->n_positional > n) {
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "%s takes at most %d arguments, found %d", what, n,
+                             a->n_positional);
+    }
+    for (int i = 0; i < a->n_positional; ++i) {
+        out[i] = &a->at[i];
+    }
+    SW_TRY(bind_named(run, what, parameters->names, a, out));
+    for (int i = 0; i < parameters->n_needed; ++i) {
+        if (!out[i]) {
+            return sw_jinja_fail(run, SW_JINJA_TYPE, "%s wants %d arguments, found %d", what,
+                                 parameters->n_needed, a->n);
         }
     }
-    return position < arguments->n_positional ? &arguments->at[position] : NULL;
+    return SW_OK;
+}
+
+/* The arguments after the first n. */
+static struct jinja_arguments after(args a, int n)
+{
+    struct jinja_arguments rest = {.n = a->n - n, .n_positional = a->n_positional - n};
+    for (int i = 0; i < rest.n; ++i) {
+        rest.at[i] = a->at[n + i];
+        rest.names[i] = a->names[n + i];
+        rest.name_lens[i] = a->name_lens[n + i];
+    }
+    return rest;
 }
 
 static sw_status finish_text(struct jinja_run *run, struct sw_str *text, struct jinja_value *out)
@@ -40,6 +105,21 @@ static sw_status type_error(struct jinja_run *run, const char *what, input value
 static sw_status want_text(struct jinja_run *run, input value, const char *what)
 {
     return value && value->type != JINJA_V_STRING ? type_error(run, what, value) : SW_OK;
+}
+
+static bool is_none(input value)
+{
+    return !value || value->type == JINJA_V_NONE;
+}
+
+/* Reads an argument that is an integer; `standard` if it was not given. */
+static sw_status want_int(struct jinja_run *run, input value, int64_t standard, const char *what,
+                          int64_t *out)
+{
+    *out = value ? value->integer : standard;
+    return value && value->type != JINJA_V_INT && value->type != JINJA_V_BOOL
+               ? type_error(run, what, value)
+               : SW_OK;
 }
 
 /* ---- text ---- */
@@ -92,24 +172,7 @@ static struct jinja_value strip(const char *text, size_t len, input set, bool le
     return sw_jinja_string(text + first, len - first);
 }
 
-static bool is_name(const char *text, size_t len, const char *name)
-{
-    return len == strlen(name) && memcmp(text, name, len) == 0;
-}
-
-/* Both filters and methods of a text. */
-enum casing { UPPER, LOWER, CAPITALIZED, TITLE, N_CASINGS };
-static const char *const casings[N_CASINGS] = {"upper", "lower", "capitalize", "title"};
-
-/* N_CASINGS if the name is none of them. */
-static enum casing find_casing(const char *name, size_t len)
-{
-    int i = 0;
-    while (i < N_CASINGS && !is_name(name, len, casings[i])) {
-        ++i;
-    }
-    return (enum casing)i;
-}
+enum casing { UPPER, LOWER, CAPITALIZED, TITLE };
 
 static void put_char(int32_t c, bool upper, struct sw_str *out)
 {
@@ -147,56 +210,88 @@ static sw_status change_case(struct jinja_run *run, const char *text, size_t len
     return finish_text(run, &made, out);
 }
 
-static sw_status replace(struct jinja_run *run, input value, input from, input to,
+/* Puts `to` before each character and at the end, at most `left` times. */
+static bool interleave(struct jinja_run *run, input value, input to, int64_t left,
+                       struct sw_str *out)
+{
+    size_t pos = 0;
+    if (!sw_jinja_room(run, out, value->len)) {
+        return false;
+    }
+    while (left-- > 0) {
+        const size_t at = pos;
+        if (!sw_jinja_room(run, out, to->len + 4)) {
+            return false;
+        }
+        sw_str_append(out, to->text, to->len);
+        if (at == value->len) {
+            return true;
+        }
+        sw_utf8_step(value->text, value->len, &pos);
+        sw_str_append(out, value->text + at, pos - at);
+    }
+    sw_str_append(out, value->text + pos, value->len - pos);
+    return true;
+}
+
+/* most < 0: all */
+static sw_status replace(struct jinja_run *run, input value, input from, input to, int64_t most,
                          struct jinja_value *out)
 {
     struct sw_str made = {0};
-    SW_TRY(want_text(run, from, "replace"));
-    SW_TRY(want_text(run, to, "replace"));
-    if (!from || !to || from->len == 0) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE,
-                             "replace wants two texts, the first one not empty");
-    }
-    for (size_t at = 0; at < value->len;) {
-        const char *hit = memmem(value->text + at, value->len - at, from->text, from->len);
+    int64_t left = most < 0 ? INT64_MAX : most;
+    bool fits = from->len > 0 || interleave(run, value, to, left, &made);
+    for (size_t at = 0; from->len > 0 && fits && at < value->len; --left) {
+        const char *hit =
+            left > 0 ? memmem(value->text + at, value->len - at, from->text, from->len) : NULL;
         const size_t plain = hit ? (size_t)(hit - value->text) - at : value->len - at;
-        if (!sw_jinja_room(run, &made, plain + (hit ? to->len : 0))) {
-            sw_str_fini(&made);
-            return sw_jinja_check(run);
+        fits = sw_jinja_room(run, &made, plain + (hit ? to->len : 0));
+        if (fits) {
+            sw_str_append(&made, value->text + at, plain);
+            sw_str_append(&made, to->text, hit ? to->len : 0);
         }
-        sw_str_append(&made, value->text + at, plain);
-        sw_str_append(&made, to->text, hit ? to->len : 0);
         at += plain + (hit ? from->len : 0);
+    }
+    if (!fits) {
+        sw_str_fini(&made);
+        return sw_jinja_check(run);
     }
     return finish_text(run, &made, out);
 }
 
-static sw_status split_at_spaces(struct jinja_run *run, input value, struct jinja_value *out)
+/* The last part keeps the white space at its end if `left` runs out before it. */
+static sw_status split_at_spaces(struct jinja_run *run, input value, int64_t left,
+                                 struct jinja_value *out)
 {
-    size_t first = 0;
-    for (size_t pos = 0; pos <= value->len;) {
-        const size_t at = pos;
-        const int32_t c = sw_utf8_step(value->text, value->len, &pos);
-        if (at == value->len || is_space(c)) {
-            if (at > first) {
-                const struct jinja_value word = sw_jinja_string(value->text + first, at - first);
-                SW_TRY(sw_jinja_append(run, out->list, &word));
-            }
+    size_t pos = 0;
+    for (;; --left) {
+        size_t first = pos;
+        while (pos < value->len && is_space(sw_utf8_step(value->text, value->len, &pos))) {
             first = pos;
         }
+        if (first == value->len) {
+            return SW_OK;
+        }
+        size_t end = pos = left > 0 ? first : value->len;
+        while (pos < value->len && !is_space(sw_utf8_step(value->text, value->len, &pos))) {
+            end = pos;
+        }
+        end = left > 0 ? end : value->len;
+        const struct jinja_value word = sw_jinja_string(value->text + first, end - first);
+        SW_TRY(sw_jinja_append(run, out->list, &word));
     }
-    return SW_OK;
 }
 
-static sw_status split(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status split(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
-    input separator = sw_jinja_argument(a, 0, "sep"), most = sw_jinja_argument(a, 1, "maxsplit");
-    int64_t left =
-        most && most->type == JINJA_V_INT && most->integer >= 0 ? most->integer : INT64_MAX;
+    input separator = a[0];
+    int64_t left;
+    SW_TRY(want_int(run, a[1], -1, "split: maxsplit", &left));
+    left = left < 0 ? INT64_MAX : left;
     SW_TRY(go_through(run, value));
     SW_TRY(sw_jinja_new_list(run, out));
-    if (!separator || separator->type == JINJA_V_NONE) {
-        return split_at_spaces(run, value, out);
+    if (is_none(separator)) {
+        return split_at_spaces(run, value, left, out);
     }
     SW_TRY(want_text(run, separator, "split"));
     if (separator->len == 0) {
@@ -229,11 +324,12 @@ static sw_status as_text(struct jinja_run *run, input value, struct jinja_value 
     return finish_text(run, &text, out);
 }
 
-static sw_status do_trim(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_trim(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
+    SW_TRY(is_none(a[0]) ? SW_OK : want_text(run, a[0], "trim"));
     SW_TRY(as_text(run, value, out));
     SW_TRY(go_through(run, out));
-    *out = strip(out->text, out->len, sw_jinja_argument(a, 0, "chars"), true, true);
+    *out = strip(out->text, out->len, a[0], true, true);
     return SW_OK;
 }
 
@@ -245,7 +341,32 @@ static sw_status cased(struct jinja_run *run, input value, enum casing casing,
     return change_case(run, text.text, text.len, casing, out);
 }
 
-static sw_status do_length(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_upper(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
+{
+    (void)a;
+    return cased(run, value, UPPER, out);
+}
+
+static sw_status do_lower(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
+{
+    (void)a;
+    return cased(run, value, LOWER, out);
+}
+
+static sw_status do_capitalize(struct jinja_run *run, input value, inputs a,
+                               struct jinja_value *out)
+{
+    (void)a;
+    return cased(run, value, CAPITALIZED, out);
+}
+
+static sw_status do_title(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
+{
+    (void)a;
+    return cased(run, value, TITLE, out);
+}
+
+static sw_status do_length(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     (void)a;
     switch (value->type) {
@@ -267,28 +388,67 @@ static sw_status do_length(struct jinja_run *run, input value, args a, struct ji
     }
 }
 
-static sw_status do_default(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_default(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
-    input other = sw_jinja_argument(a, 0, "default_value"),
-          any = sw_jinja_argument(a, 1, "boolean");
     (void)run;
     const bool missing = value->type == JINJA_V_UNDEFINED ||
-                         (any && sw_jinja_is_true(any) && !sw_jinja_is_true(value));
-    *out = !missing ? *value : other ? *other : sw_jinja_string("", 0);
+                         (a[1] && sw_jinja_is_true(a[1]) && !sw_jinja_is_true(value));
+    *out = !missing ? *value : a[0] ? *a[0] : sw_jinja_string("", 0);
     return SW_OK;
 }
 
-static sw_status do_tojson(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status read_indent(struct jinja_run *run, input indent, struct jinja_json *out)
 {
-    enum { MOST_INDENT = 16 };
-    struct sw_str text = {0};
-    input indent = sw_jinja_argument(a, 0, "indent");
-    const bool given = indent && indent->type == JINJA_V_INT;
-    if (given && (indent->integer < 0 || indent->integer > MOST_INDENT)) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "tojson with an indent of %lld",
-                             (long long)indent->integer);
+    static const char spaces[] = "                ";
+    int64_t n;
+    if (is_none(indent)) {
+        return SW_OK;
     }
-    const sw_status st = sw_jinja_print_json(run, value, given ? indent->integer : -1, &text);
+    if (indent->type == JINJA_V_STRING) {
+        out->indent = indent->text;
+        out->indent_len = indent->len;
+        return SW_OK;
+    }
+    SW_TRY(want_int(run, indent, 0, "tojson: indent", &n));
+    if (n >= (int64_t)sizeof(spaces)) {
+        return sw_jinja_fail(run, SW_JINJA_LIMIT, "tojson with an indent of %lld, at most %d",
+                             (long long)n, (int)sizeof(spaces) - 1);
+    }
+    out->indent = spaces;
+    out->indent_len = (size_t)sw_max_i64(0, n);
+    return SW_OK;
+}
+
+static sw_status read_separators(struct jinja_run *run, input separators, struct jinja_json *out)
+{
+    struct jinja_value items;
+    if (is_none(separators)) {
+        return SW_OK;
+    }
+    SW_TRY(sw_jinja_items(run, separators, &items));
+    if (items.list->n != 2) {
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "tojson wants two separators, found %lld",
+                             (long long)items.list->n);
+    }
+    for (int i = 0; i < 2; ++i) {
+        SW_TRY(want_text(run, &items.list->items[i], "tojson: a separator"));
+    }
+    out->item = items.list->items[0];
+    out->key = items.list->items[1];
+    return SW_OK;
+}
+
+static sw_status do_tojson(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
+{
+    struct sw_str text = {0};
+    const bool lines = !is_none(a[1]);
+    struct jinja_json options = {.item = sw_jinja_string(lines ? "," : ", ", lines ? 1 : 2),
+                                 .key = sw_jinja_string(": ", 2),
+                                 .ascii = a[0] && sw_jinja_is_true(a[0]),
+                                 .sorted = a[3] && sw_jinja_is_true(a[3])};
+    SW_TRY(read_indent(run, a[1], &options));
+    SW_TRY(read_separators(run, a[2], &options));
+    const sw_status st = sw_jinja_print_json(run, value, &options, &text);
     if (st < 0) {
         sw_str_fini(&text);
         return st;
@@ -296,19 +456,82 @@ static sw_status do_tojson(struct jinja_run *run, input value, args a, struct ji
     return finish_text(run, &text, out);
 }
 
-static sw_status do_join(struct jinja_run *run, input value, args a, struct jinja_value *out)
+/* One name of a path; digits are an index. */
+static struct jinja_value path_part(const char *text, size_t len)
 {
-    struct jinja_value items;
+    int64_t index = 0;
+    for (size_t i = 0; i < len; ++i) {
+        if (text[i] < '0' || text[i] > '9') {
+            return sw_jinja_string(text, len);
+        }
+        index = index < INT64_MAX / 20 ? index * 10 + (text[i] - '0') : INT64_MAX / 20;
+    }
+    return len > 0 ? sw_jinja_int(index) : sw_jinja_string(text, len);
+}
+
+/* Follows `attribute`, an index or names with dots between them. other: replaces an undefined
+ * member, or NULL. */
+static sw_status follow(struct jinja_run *run, input item, input attribute, input other,
+                        struct jinja_value *out)
+{
+    *out = *item;
+    if (is_none(attribute)) {
+        return SW_OK;
+    }
+    const bool is_index = attribute->type != JINJA_V_STRING;
+    int64_t index;
+    SW_TRY(is_index ? want_int(run, attribute, 0, "an attribute", &index) : SW_OK);
+    for (size_t at = 0, n; is_index || at <= attribute->len; at += n + 1) {
+        struct jinja_value of = *out, key = *attribute;
+        n = 0;
+        while (!is_index && at + n < attribute->len && attribute->text[at + n] != '.') {
+            n++;
+        }
+        if (!is_index) {
+            key = path_part(attribute->text + at, n);
+        }
+        SW_TRY(sw_jinja_item(run, &of, &key, out));
+        if (other && out->type == JINJA_V_UNDEFINED) {
+            *out = *other;
+        }
+        if (is_index) {
+            break;
+        }
+    }
+    return SW_OK;
+}
+
+static sw_status join_items(struct jinja_run *run, const struct jinja_list *items, input separator,
+                            struct jinja_value *out)
+{
     struct sw_str text = {0};
-    input separator = sw_jinja_argument(a, 0, "d");
-    SW_TRY(sw_jinja_items(run, value, &items));
-    for (int64_t i = 0; i < items.list->n; ++i) {
+    for (int64_t i = 0; i < items->n; ++i) {
         if (separator && i > 0) {
             sw_jinja_print(run, separator, &text);
         }
-        sw_jinja_print(run, &items.list->items[i], &text);
+        sw_jinja_print(run, &items->items[i], &text);
     }
     return finish_text(run, &text, out);
+}
+
+static sw_status follow_each(struct jinja_run *run, input value, input attribute, input other,
+                             struct jinja_value *out)
+{
+    struct jinja_value items, made;
+    SW_TRY(sw_jinja_items(run, value, &items));
+    SW_TRY(sw_jinja_new_list(run, out));
+    for (int64_t i = 0; i < items.list->n; ++i) {
+        SW_TRY(follow(run, &items.list->items[i], attribute, other, &made));
+        SW_TRY(sw_jinja_append(run, out->list, &made));
+    }
+    return SW_OK;
+}
+
+static sw_status do_join(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
+{
+    struct jinja_value items;
+    SW_TRY(follow_each(run, value, a[1], NULL, &items));
+    return join_items(run, items.list, a[0], out);
 }
 
 static sw_status end_of(struct jinja_run *run, input value, bool last, struct jinja_value *out)
@@ -320,66 +543,64 @@ static sw_status end_of(struct jinja_run *run, input value, bool last, struct ji
     return SW_OK;
 }
 
-static sw_status do_first(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_first(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     (void)a;
     return end_of(run, value, false, out);
 }
 
-static sw_status do_last(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_last(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     (void)a;
     return end_of(run, value, true, out);
 }
 
-static sw_status do_string(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_string(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     (void)a;
     return as_text(run, value, out);
 }
 
-static sw_status do_safe(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_safe(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     (void)a, (void)run;
     *out = *value; /* nothing is escaped here */
     return SW_OK;
 }
 
-static sw_status do_list(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_list(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
-    struct jinja_value items;
     (void)a;
-    SW_TRY(sw_jinja_items(run, value, &items));
-    SW_TRY(sw_jinja_new_list(run, out));
-    for (int64_t i = 0; i < items.list->n; ++i) {
-        SW_TRY(sw_jinja_append(run, out->list, &items.list->items[i]));
-    }
-    return SW_OK;
+    return follow_each(run, value, NULL, NULL, out);
 }
 
-static sw_status do_reverse(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_reverse(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     struct jinja_value items;
     (void)a;
+    if (value->type == JINJA_V_NONE || sw_jinja_is_number(value)) {
+        return sw_jinja_fail(run, SW_JINJA_RUNTIME, "reverse of %s", sw_jinja_type_name(value));
+    }
     SW_TRY(sw_jinja_items(run, value, &items));
     SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = items.list->n - 1; i >= 0; --i) {
         SW_TRY(sw_jinja_append(run, out->list, &items.list->items[i]));
     }
-    return value->type == JINJA_V_STRING
-               ? do_join(run, &(struct jinja_value){.type = JINJA_V_LIST, .list = out->list},
-                         &(struct jinja_arguments){0}, out)
-               : SW_OK;
+    return value->type == JINJA_V_STRING ? join_items(run, out->list, NULL, out) : SW_OK;
 }
 
-static sw_status do_replace(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_replace(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
-    struct jinja_value text;
+    struct jinja_value text, from, to;
+    int64_t most;
+    SW_TRY(want_int(run, is_none(a[2]) ? NULL : a[2], -1, "replace: count", &most));
     SW_TRY(as_text(run, value, &text));
-    return replace(run, &text, sw_jinja_argument(a, 0, "old"), sw_jinja_argument(a, 1, "new"), out);
+    SW_TRY(as_text(run, a[0], &from));
+    SW_TRY(as_text(run, a[1], &to));
+    return replace(run, &text, &from, &to, most, out);
 }
 
-static sw_status do_items(struct jinja_run *run, input value, args a, struct jinja_value *out)
+static sw_status do_items(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     (void)a;
     if (value->type == JINJA_V_UNDEFINED) {
@@ -399,36 +620,29 @@ static sw_status do_items(struct jinja_run *run, input value, args a, struct jin
     return SW_OK;
 }
 
-/* The member of an item that an attribute names; undefined if the item lacks it. */
-static struct jinja_value member_of(struct jinja_run *run, input item, input name)
-{
-    const struct jinja_value *found =
-        item->type == JINJA_V_MAP ? sw_jinja_get(run, item->map, name) : NULL;
-    return found ? *found : sw_jinja_undefined(name->text, name->len);
-}
-
+/* selectattr(attribute, test, arguments of the test) */
 static sw_status select_by(struct jinja_run *run, input value, args a, bool wanted,
                            struct jinja_value *out)
 {
-    struct jinja_value items;
-    input name = sw_jinja_argument(a, 0, "attribute"), test = sw_jinja_argument(a, 1, "test");
-    struct jinja_arguments rest = {0};
-    if (!name || name->type != JINJA_V_STRING || (test && test->type != JINJA_V_STRING)) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE,
-                             "selectattr wants the names of a member and a test");
-    }
-    if (test && !sw_jinja_is_test(test->text, test->len)) {
-        return sw_jinja_fail(run, SW_JINJA_RUNTIME, "the test '%.*s' is not built", (int)test->len,
-                             test->text);
-    }
-    if (a->n_positional > 2) {
-        rest.at[0] = a->at[2];
-        rest.n = rest.n_positional = 1;
-    }
-    SW_TRY(sw_jinja_items(run, value, &items));
+    struct jinja_value items, member;
+    input test = a->n_positional > 1 ? &a->at[1] : NULL;
     SW_TRY(sw_jinja_new_list(run, out));
+    if (a->n_positional < 1 || (!test && a->n > 1)) {
+        return sw_jinja_fail(run, SW_JINJA_RUNTIME,
+                             "selectattr and rejectattr want an attribute, then a test and its "
+                             "arguments");
+    }
+    if (test && (test->type != JINJA_V_STRING || !sw_jinja_is_test(test->text, test->len))) {
+        return sw_jinja_fail(run, SW_JINJA_RUNTIME, "the test '%.*s' is not built",
+                             test->type == JINJA_V_STRING ? (int)test->len : 0, test->text);
+    }
+    if (!sw_jinja_is_true(value)) {
+        return SW_OK;
+    }
+    const struct jinja_arguments rest = test ? after(a, 2) : (struct jinja_arguments){0};
+    SW_TRY(sw_jinja_items(run, value, &items));
     for (int64_t i = 0; i < items.list->n; ++i) {
-        const struct jinja_value member = member_of(run, &items.list->items[i], name);
+        SW_TRY(follow(run, &items.list->items[i], &a->at[0], NULL, &member));
         bool good = sw_jinja_is_true(&member);
         SW_TRY(test ? sw_jinja_test(run, test->text, test->len, &member, &rest, &good) : SW_OK);
         SW_TRY(good == wanted ? sw_jinja_append(run, out->list, &items.list->items[i]) : SW_OK);
@@ -446,81 +660,109 @@ static sw_status do_rejectattr(struct jinja_run *run, input value, args a, struc
     return select_by(run, value, a, false, out);
 }
 
-/* map(attribute='x') or map('filter'). */
+/* map(attribute=path, default=other) */
+static sw_status map_to_member(struct jinja_run *run, input value, args a, struct jinja_value *out)
+{
+    static const struct parameters members = {{"attribute", "default"}, 1};
+    input at[MOST_PARAMETERS];
+    if (bind(run, "map", &members, a, at) < 0) {
+        run->out->error = SW_JINJA_RUNTIME; /* as Jinja has it */
+        return SW_E_ARG;
+    }
+    return follow_each(run, value, at[0], is_none(at[1]) ? NULL : at[1], out);
+}
+
+/* map(filter, arguments of the filter) */
 static sw_status do_map(struct jinja_run *run, input value, args a, struct jinja_value *out)
 {
     struct jinja_value items, made;
-    input attribute = sw_jinja_argument(a, 8, "attribute"), filter = sw_jinja_argument(a, 0, "");
-    const struct jinja_arguments none = {0};
-    input name = attribute ? attribute : filter;
-    if (!name || name->type != JINJA_V_STRING ||
-        (!attribute && !sw_jinja_is_filter(name->text, name->len))) {
+    input name = a->n_positional > 0 ? &a->at[0] : NULL;
+    if (!sw_jinja_is_true(value)) {
+        return sw_jinja_new_list(run, out);
+    }
+    if (!name && a->n > 0) {
+        return map_to_member(run, value, a, out);
+    }
+    if (!name || name->type != JINJA_V_STRING || !sw_jinja_is_filter(name->text, name->len)) {
         return sw_jinja_fail(run, SW_JINJA_RUNTIME,
                              "map wants attribute=.. or a filter that is built");
     }
+    const struct jinja_arguments rest = after(a, 1);
     SW_TRY(sw_jinja_items(run, value, &items));
     SW_TRY(sw_jinja_new_list(run, out));
     for (int64_t i = 0; i < items.list->n; ++i) {
-        if (attribute) {
-            made = member_of(run, &items.list->items[i], name);
-        } else {
-            SW_TRY(
-                sw_jinja_filter(run, name->text, name->len, &items.list->items[i], &none, &made));
-        }
+        SW_TRY(sw_jinja_filter(run, name->text, name->len, &items.list->items[i], &rest, &made));
         SW_TRY(sw_jinja_append(run, out->list, &made));
     }
     return SW_OK;
 }
 
-static const struct {
+/* A filter or a method: has `apply`, or `forward` if it passes arguments on. */
+struct callable {
     const char *name;
-    sw_status (*apply)(struct jinja_run *run, input value, args a, struct jinja_value *out);
-} filters[] = {
-    {"trim", do_trim},
-    {"length", do_length},
-    {"count", do_length},
-    {"default", do_default},
-    {"d", do_default},
-    {"tojson", do_tojson},
-    {"join", do_join},
-    {"first", do_first},
-    {"last", do_last},
-    {"string", do_string},
-    {"list", do_list},
-    {"replace", do_replace},
-    {"items", do_items},
-    {"reverse", do_reverse},
-    {"safe", do_safe},
-    {"selectattr", do_selectattr},
-    {"rejectattr", do_rejectattr},
-    {"map", do_map},
+    sw_status (*apply)(struct jinja_run *run, input value, inputs a, struct jinja_value *out);
+    struct parameters parameters;
+    sw_status (*forward)(struct jinja_run *run, input value, args a, struct jinja_value *out);
 };
+
+static const struct callable filters[] = {
+    {"trim", do_trim, {{"chars"}, 0}, NULL},
+    {"length", do_length, {{NULL}, 0}, NULL},
+    {"count", do_length, {{NULL}, 0}, NULL},
+    {"default", do_default, {{"default_value", "boolean"}, 0}, NULL},
+    {"d", do_default, {{"default_value", "boolean"}, 0}, NULL},
+    {"tojson", do_tojson, {{"ensure_ascii", "indent", "separators", "sort_keys"}, 0}, NULL},
+    {"join", do_join, {{"d", "attribute"}, 0}, NULL},
+    {"first", do_first, {{NULL}, 0}, NULL},
+    {"last", do_last, {{NULL}, 0}, NULL},
+    {"string", do_string, {{NULL}, 0}, NULL},
+    {"list", do_list, {{NULL}, 0}, NULL},
+    {"replace", do_replace, {{"old", "new", "count"}, 2}, NULL},
+    {"items", do_items, {{NULL}, 0}, NULL},
+    {"reverse", do_reverse, {{NULL}, 0}, NULL},
+    {"safe", do_safe, {{NULL}, 0}, NULL},
+    {"upper", do_upper, {{NULL}, 0}, NULL},
+    {"lower", do_lower, {{NULL}, 0}, NULL},
+    {"capitalize", do_capitalize, {{NULL}, 0}, NULL},
+    {"title", do_title, {{NULL}, 0}, NULL},
+    {"selectattr", NULL, {{NULL}, 0}, do_selectattr},
+    {"rejectattr", NULL, {{NULL}, 0}, do_rejectattr},
+    {"map", NULL, {{NULL}, 0}, do_map},
+};
+
+static const struct callable *find(const struct callable *all, size_t n, const char *name,
+                                   size_t len)
+{
+    for (size_t i = 0; i < n; ++i) {
+        if (is_name(name, len, all[i].name)) {
+            return &all[i];
+        }
+    }
+    return NULL;
+}
+
+static sw_status apply(struct jinja_run *run, const struct callable *callable, input value, args a,
+                       struct jinja_value *out)
+{
+    input at[MOST_PARAMETERS] = {NULL};
+    const struct jinja_value copy = *value; /* out may be it */
+    if (callable->forward) {
+        return callable->forward(run, &copy, a, out);
+    }
+    SW_TRY(bind(run, callable->name, &callable->parameters, a, at));
+    return callable->apply(run, &copy, at, out);
+}
 
 bool sw_jinja_is_filter(const char *name, size_t len)
 {
-    for (size_t i = 0; i < SW_LEN(filters); ++i) {
-        if (is_name(name, len, filters[i].name)) {
-            return true;
-        }
-    }
-    return find_casing(name, len) < N_CASINGS;
+    return find(filters, SW_LEN(filters), name, len) != NULL;
 }
 
 sw_status sw_jinja_filter(struct jinja_run *run, const char *name, size_t len,
                           const struct jinja_value *value, const struct jinja_arguments *arguments,
                           struct jinja_value *out)
 {
-    const struct jinja_value copy = *value; /* out may be it */
-    const enum casing casing = find_casing(name, len);
-    if (casing < N_CASINGS) {
-        return cased(run, &copy, casing, out);
-    }
-    for (size_t i = 0; i < SW_LEN(filters); ++i) {
-        if (is_name(name, len, filters[i].name)) {
-            return filters[i].apply(run, &copy, arguments, out);
-        }
-    }
-    return sw_jinja_fail(run, SW_JINJA_RUNTIME, "the filter '%.*s' is not built", (int)len, name);
+    return apply(run, find(filters, SW_LEN(filters), name, len), value, arguments, out);
 }
 
 /* ---- tests ---- */
@@ -551,127 +793,137 @@ enum test {
 static const struct {
     const char *name;
     enum test test;
+    struct parameters parameters;
 } tests[] = {
-    {"defined", IS_DEFINED},
-    {"undefined", IS_UNDEFINED},
-    {"none", IS_NONE},
-    {"string", IS_STRING},
-    {"mapping", IS_MAPPING},
-    {"iterable", IS_ITERABLE},
-    {"sequence", IS_SEQUENCE},
-    {"number", IS_NUMBER},
-    {"integer", IS_INTEGER},
-    {"float", IS_FLOAT},
-    {"boolean", IS_BOOLEAN},
-    {"true", IS_TRUE},
-    {"false", IS_FALSE},
-    {"equalto", IS_EQUAL},
-    {"eq", IS_EQUAL},
-    {"ne", IS_OTHER},
-    {"in", IS_IN},
-    {"odd", IS_ODD},
-    {"even", IS_EVEN},
-    {"divisibleby", IS_DIVISIBLE},
-    {"callable", IS_CALLABLE},
+    {"defined", IS_DEFINED, {{NULL}, 0}},
+    {"undefined", IS_UNDEFINED, {{NULL}, 0}},
+    {"none", IS_NONE, {{NULL}, 0}},
+    {"string", IS_STRING, {{NULL}, 0}},
+    {"mapping", IS_MAPPING, {{NULL}, 0}},
+    {"iterable", IS_ITERABLE, {{NULL}, 0}},
+    {"sequence", IS_SEQUENCE, {{NULL}, 0}},
+    {"number", IS_NUMBER, {{NULL}, 0}},
+    {"integer", IS_INTEGER, {{NULL}, 0}},
+    {"float", IS_FLOAT, {{NULL}, 0}},
+    {"boolean", IS_BOOLEAN, {{NULL}, 0}},
+    {"true", IS_TRUE, {{NULL}, 0}},
+    {"false", IS_FALSE, {{NULL}, 0}},
+    {"equalto", IS_EQUAL, {{""}, 1}},
+    {"eq", IS_EQUAL, {{""}, 1}},
+    {"ne", IS_OTHER, {{""}, 1}},
+    {"in", IS_IN, {{"seq"}, 1}},
+    {"odd", IS_ODD, {{NULL}, 0}},
+    {"even", IS_EVEN, {{NULL}, 0}},
+    {"divisibleby", IS_DIVISIBLE, {{"num"}, 1}},
+    {"callable", IS_CALLABLE, {{NULL}, 0}},
 };
 
-static int find_test(const char *name, size_t len)
+/* The number of tests if the name is none of them. */
+static size_t find_test(const char *name, size_t len)
 {
-    for (size_t i = 0; i < SW_LEN(tests); ++i) {
-        if (is_name(name, len, tests[i].name)) {
-            return (int)tests[i].test;
-        }
+    size_t i = 0;
+    while (i < SW_LEN(tests) && !is_name(name, len, tests[i].name)) {
+        ++i;
     }
-    return -1;
+    return i;
 }
 
 bool sw_jinja_is_test(const char *name, size_t len)
 {
-    return find_test(name, len) >= 0;
+    return find_test(name, len) < SW_LEN(tests);
 }
 
-static sw_status test_with(struct jinja_run *run, enum test test, input value, input other,
-                           bool *out)
+/* value % by, as in Python */
+static sw_status remainder_of(struct jinja_run *run, input value, input by, const char *what,
+                              double *out)
 {
-    struct jinja_value items;
-    if (!other) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "the test needs a value to compare with");
+    SW_TRY(sw_jinja_is_number(value) ? SW_OK : type_error(run, what, value));
+    SW_TRY(sw_jinja_is_number(by) ? SW_OK : type_error(run, what, by));
+    if (sw_jinja_number(by) == 0) {
+        return sw_jinja_fail(run, SW_JINJA_TYPE, "division by zero");
     }
-    if (test == IS_EQUAL || test == IS_OTHER) {
-        *out = sw_jinja_equal(run, value, other) == (test == IS_EQUAL);
+    if (value->type != JINJA_V_FLOAT && by->type != JINJA_V_FLOAT) {
+        const int64_t rest = by->integer == -1 ? 0 : value->integer % by->integer;
+        *out = (double)(rest != 0 && (rest < 0) != (by->integer < 0) ? rest + by->integer : rest);
         return SW_OK;
     }
-    if (test == IS_DIVISIBLE) {
-        if (value->type != JINJA_V_INT || other->type != JINJA_V_INT || other->integer == 0) {
-            return type_error(run, "divisibleby", value);
-        }
-        *out = value->integer % other->integer == 0;
-        return SW_OK;
-    }
-    *out = false;
-    SW_TRY(sw_jinja_items(run, other, &items));
-    for (int64_t i = 0; i < items.list->n; ++i) {
-        *out |= sw_jinja_equal(run, &items.list->items[i], value);
-    }
+    const double x = sw_jinja_number(value), y = sw_jinja_number(by);
+    *out = x - y * floor(x / y);
     return SW_OK;
+}
+
+static sw_status test_number(struct jinja_run *run, enum test test, input value, inputs a,
+                             bool *out)
+{
+    const struct jinja_value two = sw_jinja_int(2);
+    const bool divisible = test == IS_DIVISIBLE;
+    double rest = 0;
+    SW_TRY(remainder_of(run, value, divisible ? a[0] : &two,
+                        divisible ? "divisibleby" : "odd and even", &rest));
+    *out = rest == (test == IS_ODD ? 1 : 0);
+    return SW_OK;
+}
+
+static sw_status test_value(struct jinja_run *run, enum test test, input value, inputs a, bool *out)
+{
+    const enum jinja_type type = value->type;
+    switch (test) {
+    case IS_DEFINED:
+    case IS_UNDEFINED:
+        *out = (type != JINJA_V_UNDEFINED) == (test == IS_DEFINED);
+        return SW_OK;
+    case IS_NONE:
+        *out = type == JINJA_V_NONE;
+        return SW_OK;
+    case IS_STRING:
+        *out = type == JINJA_V_STRING;
+        return SW_OK;
+    case IS_MAPPING:
+        *out = type == JINJA_V_MAP;
+        return SW_OK;
+    case IS_ITERABLE:
+    case IS_SEQUENCE:
+        *out = type == JINJA_V_STRING || type == JINJA_V_LIST || type == JINJA_V_MAP ||
+               type == JINJA_V_UNDEFINED;
+        return SW_OK;
+    case IS_NUMBER:
+        *out = sw_jinja_is_number(value);
+        return SW_OK;
+    case IS_INTEGER:
+        *out = type == JINJA_V_INT;
+        return SW_OK;
+    case IS_FLOAT:
+        *out = type == JINJA_V_FLOAT;
+        return SW_OK;
+    case IS_BOOLEAN:
+        *out = type == JINJA_V_BOOL;
+        return SW_OK;
+    case IS_TRUE:
+    case IS_FALSE:
+        *out = type == JINJA_V_BOOL && (value->integer != 0) == (test == IS_TRUE);
+        return SW_OK;
+    case IS_EQUAL:
+    case IS_OTHER:
+        *out = sw_jinja_equal(run, value, a[0]) == (test == IS_EQUAL);
+        return SW_OK;
+    case IS_IN:
+        return sw_jinja_contains(run, value, a[0], out);
+    case IS_CALLABLE:
+        *out = type == JINJA_V_FUNCTION || type == JINJA_V_LOOP || type == JINJA_V_UNDEFINED;
+        return SW_OK;
+    default: /* ODD, EVEN, DIVISIBLE */
+        return test_number(run, test, value, a, out);
+    }
 }
 
 sw_status sw_jinja_test(struct jinja_run *run, const char *name, size_t len,
                         const struct jinja_value *value, const struct jinja_arguments *arguments,
                         bool *out)
 {
-    const enum jinja_type type = value->type;
-    const int test = find_test(name, len);
-    switch (test) {
-    case IS_DEFINED:
-    case IS_UNDEFINED:
-        *out = (type != JINJA_V_UNDEFINED) == (test == IS_DEFINED);
-        break;
-    case IS_NONE:
-        *out = type == JINJA_V_NONE;
-        break;
-    case IS_STRING:
-        *out = type == JINJA_V_STRING;
-        break;
-    case IS_MAPPING:
-        *out = type == JINJA_V_MAP;
-        break;
-    case IS_ITERABLE:
-    case IS_SEQUENCE:
-        *out = type == JINJA_V_STRING || type == JINJA_V_LIST || type == JINJA_V_MAP ||
-               type == JINJA_V_UNDEFINED;
-        break;
-    case IS_NUMBER:
-        *out = sw_jinja_is_number(value);
-        break;
-    case IS_INTEGER:
-        *out = type == JINJA_V_INT;
-        break;
-    case IS_FLOAT:
-        *out = type == JINJA_V_FLOAT;
-        break;
-    case IS_BOOLEAN:
-        *out = type == JINJA_V_BOOL;
-        break;
-    case IS_TRUE:
-    case IS_FALSE:
-        *out = type == JINJA_V_BOOL && (value->integer != 0) == (test == IS_TRUE);
-        break;
-    case IS_ODD:
-    case IS_EVEN:
-        if (type != JINJA_V_INT && type != JINJA_V_BOOL) {
-            return type_error(run, "odd and even", value);
-        }
-        *out = (value->integer % 2 != 0) == (test == IS_ODD);
-        break;
-    case IS_CALLABLE:
-        *out = type == JINJA_V_FUNCTION;
-        break;
-    default:
-        return test_with(run, (enum test)test, value, sw_jinja_argument(arguments, 0, "other"),
-                         out);
-    }
-    return SW_OK;
+    const size_t i = find_test(name, len);
+    input at[MOST_PARAMETERS] = {NULL};
+    SW_TRY(bind(run, tests[i].name, &tests[i].parameters, arguments, at));
+    return test_value(run, tests[i].test, value, at, out);
 }
 
 /* ---- functions ---- */
@@ -709,40 +961,46 @@ static sw_status do_range(struct jinja_run *run, args a, struct jinja_value *out
 static sw_status do_namespace(struct jinja_run *run, args a, struct jinja_value *out)
 {
     SW_TRY(sw_jinja_new_map(run, JINJA_V_NAMESPACE, out));
-    if (a->n_positional > 0) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "namespace wants names: namespace(x=1)");
+    if (a->n_positional > 1 || (a->n_positional == 1 && a->at[0].type != JINJA_V_MAP)) {
+        return sw_jinja_fail(run, SW_JINJA_TYPE,
+                             "namespace wants names, or a dict before them: namespace(x=1)");
     }
-    for (int i = 0; i < a->n; ++i) {
+    const struct jinja_map *first = a->n_positional == 1 ? a->at[0].map : NULL;
+    for (int64_t i = 0; first && i < first->n; ++i) {
+        SW_TRY(sw_jinja_put_member(run, out->map, &first->keys[i], &first->values[i]));
+    }
+    for (int i = a->n_positional; i < a->n; ++i) {
         const struct jinja_value key = sw_jinja_string(a->names[i], a->name_lens[i]);
-        SW_TRY(sw_jinja_put(run, out->map, &key, &a->at[i]));
+        SW_TRY(sw_jinja_put_member(run, out->map, &key, &a->at[i]));
     }
     return SW_OK;
 }
 
 static sw_status do_raise(struct jinja_run *run, args a, struct jinja_value *out)
 {
+    static const struct parameters parameters = {{"message"}, 1};
     struct jinja_value text;
-    input message = sw_jinja_argument(a, 0, "message");
+    input at[MOST_PARAMETERS];
     (void)out;
-    if (!message) {
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "raise_exception wants a message");
-    }
-    SW_TRY(as_text(run, message, &text));
+    SW_TRY(bind(run, "raise_exception", &parameters, a, at));
+    SW_TRY(as_text(run, at[0], &text));
     return sw_jinja_fail(run, SW_JINJA_RAISED, "%.*s", (int)sw_min_i64((int64_t)text.len, 400),
                          text.text);
 }
 
 static sw_status do_strftime(struct jinja_run *run, args a, struct jinja_value *out)
 {
+    static const struct parameters parameters = {{"format"}, 1};
     char text[256];
     struct tm parts;
     const time_t now = (time_t)run->today;
-    input format = sw_jinja_argument(a, 0, "format");
-    if (!format || format->type != JINJA_V_STRING || !gmtime_r(&now, &parts)) {
+    input at[MOST_PARAMETERS];
+    SW_TRY(bind(run, "strftime_now", &parameters, a, at));
+    if (at[0]->type != JINJA_V_STRING || !gmtime_r(&now, &parts)) {
         return sw_jinja_fail(run, SW_JINJA_TYPE, "strftime_now wants a format");
     }
-    const size_t n = strftime(text, sizeof(text), format->text, &parts);
-    if (n == 0 && format->len > 0) {
+    const size_t n = strftime(text, sizeof(text), at[0]->text, &parts);
+    if (n == 0 && at[0]->len > 0) {
         return sw_jinja_fail(run, SW_JINJA_TYPE, "strftime_now: a format that gives no short text");
     }
     return sw_jinja_copy(run, text, n, out);
@@ -781,95 +1039,155 @@ sw_status sw_jinja_function(struct jinja_run *run, const char *name, size_t len,
 
 /* ---- methods ---- */
 
+/* Cuts the text as Python does for startswith and endswith. False: `first` is beyond the end. */
+static sw_status cut(struct jinja_run *run, input of, inputs bounds, struct jinja_value *out,
+                     bool *is_within)
+{
+    int64_t first, end;
+    SW_TRY(go_through(run, of));
+    const int64_t n = sw_utf8_count(of->text, of->len);
+    SW_TRY(want_int(run, is_none(bounds[0]) ? NULL : bounds[0], 0, "a start", &first));
+    SW_TRY(want_int(run, is_none(bounds[1]) ? NULL : bounds[1], n, "an end", &end));
+    first = first < 0 ? sw_max_i64(0, first + n) : first;
+    end = end < 0 ? sw_max_i64(0, end + n) : sw_min_i64(end, n);
+    *is_within = first <= end;
+    size_t at = 0, from = of->len, to = of->len;
+    for (int64_t i = 0; at < of->len; ++i) {
+        from = i == first ? at : from;
+        to = i == end ? at : to;
+        sw_utf8_step(of->text, of->len, &at);
+    }
+    *out = sw_jinja_string(of->text + from, *is_within ? to - from : 0);
+    return SW_OK;
+}
+
 /* startswith and endswith, with one text or any of several. */
-static sw_status has_end(struct jinja_run *run, input of, input what, bool at_end,
+static sw_status has_end(struct jinja_run *run, input of, inputs a, bool at_end,
                          struct jinja_value *out)
 {
-    bool found = false;
-    if (!what || (what->type != JINJA_V_STRING && what->type != JINJA_V_LIST)) {
+    struct jinja_value part;
+    bool found = false, is_within;
+    input what = a[0];
+    if (what->type != JINJA_V_STRING && what->type != JINJA_V_LIST) {
         return sw_jinja_fail(run, SW_JINJA_TYPE, "startswith and endswith want a text");
     }
+    SW_TRY(cut(run, of, a + 1, &part, &is_within));
     const struct jinja_list one = {(struct jinja_value *)what, 1, 1};
     const struct jinja_list *all = what->type == JINJA_V_LIST ? what->list : &one;
     for (int64_t i = 0; i < all->n; ++i) {
-        input part = &all->items[i];
-        SW_TRY(want_text(run, part, "startswith and endswith"));
-        found |= part->len <= of->len && memcmp(at_end ? of->text + of->len - part->len : of->text,
-                                                part->text, part->len) == 0;
+        input end = &all->items[i];
+        SW_TRY(want_text(run, end, "startswith and endswith"));
+        found |=
+            is_within && end->len <= part.len &&
+            memcmp(at_end ? part.text + part.len - end->len : part.text, end->text, end->len) == 0;
     }
     *out = sw_jinja_bool(found);
     return SW_OK;
 }
 
-static sw_status of_text(struct jinja_run *run, input of, const char *name, size_t len, args a,
-                         struct jinja_value *out)
+static sw_status text_startswith(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
 {
-    static const struct {
-        const char *name;
-        bool left, right;
-    } strips[] = {{"strip", true, true}, {"lstrip", true, false}, {"rstrip", false, true}};
-    const enum casing casing = find_casing(name, len);
-    for (size_t i = 0; i < SW_LEN(strips); ++i) {
-        if (is_name(name, len, strips[i].name)) {
-            input set = sw_jinja_argument(a, 0, "chars");
-            if (set && set->type != JINJA_V_NONE) {
-                SW_TRY(want_text(run, set, "strip"));
-            }
-            SW_TRY(go_through(run, of));
-            *out = strip(of->text, of->len, set, strips[i].left, strips[i].right);
-            return SW_OK;
-        }
-    }
-    if (casing < N_CASINGS) {
-        return change_case(run, of->text, of->len, casing, out);
-    }
-    if (is_name(name, len, "startswith") || is_name(name, len, "endswith")) {
-        return has_end(run, of, sw_jinja_argument(a, 0, "prefix"), name[0] == 'e', out);
-    }
-    if (is_name(name, len, "split")) {
-        return split(run, of, a, out);
-    }
-    if (is_name(name, len, "replace")) {
-        return replace(run, of, sw_jinja_argument(a, 0, "old"), sw_jinja_argument(a, 1, "new"),
-                       out);
-    }
-    if (is_name(name, len, "join")) {
-        struct jinja_arguments with = {.n = 1, .n_positional = 1};
-        const struct jinja_value *what = sw_jinja_argument(a, 0, "iterable");
-        with.at[0] = *of;
-        return what ? do_join(run, what, &with, out)
-                    : sw_jinja_fail(run, SW_JINJA_TYPE, "join wants a list");
-    }
-    return sw_jinja_fail(run, SW_JINJA_UNDEFINED, "a str has no '%.*s' here", (int)len, name);
+    return has_end(run, of, a, false, out);
 }
 
-static sw_status of_map(struct jinja_run *run, input of, const char *name, size_t len, args a,
-                        struct jinja_value *out)
+static sw_status text_endswith(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
 {
-    if (is_name(name, len, "items")) {
-        return do_items(run, of, a, out);
+    return has_end(run, of, a, true, out);
+}
+
+static sw_status strip_text(struct jinja_run *run, input of, inputs a, bool left, bool right,
+                            struct jinja_value *out)
+{
+    SW_TRY(is_none(a[0]) ? SW_OK : want_text(run, a[0], "strip"));
+    SW_TRY(go_through(run, of));
+    *out = strip(of->text, of->len, a[0], left, right);
+    return SW_OK;
+}
+
+static sw_status text_strip(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    return strip_text(run, of, a, true, true, out);
+}
+
+static sw_status text_lstrip(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    return strip_text(run, of, a, true, false, out);
+}
+
+static sw_status text_rstrip(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    return strip_text(run, of, a, false, true, out);
+}
+
+static sw_status text_replace(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    int64_t most;
+    SW_TRY(want_text(run, a[0], "replace"));
+    SW_TRY(want_text(run, a[1], "replace"));
+    SW_TRY(want_int(run, a[2], -1, "replace: count", &most));
+    return replace(run, of, a[0], a[1], most, out);
+}
+
+static sw_status text_join(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    struct jinja_value items;
+    SW_TRY(sw_jinja_items(run, a[0], &items));
+    for (int64_t i = 0; i < items.list->n; ++i) {
+        SW_TRY(want_text(run, &items.list->items[i], "join"));
     }
-    if (is_name(name, len, "keys")) {
-        return sw_jinja_items(run, of, out);
+    return join_items(run, items.list, of, out);
+}
+
+static const struct callable text_methods[] = {
+    {"strip", text_strip, {{""}, 0}, NULL},
+    {"lstrip", text_lstrip, {{""}, 0}, NULL},
+    {"rstrip", text_rstrip, {{""}, 0}, NULL},
+    {"upper", do_upper, {{NULL}, 0}, NULL},
+    {"lower", do_lower, {{NULL}, 0}, NULL},
+    {"capitalize", do_capitalize, {{NULL}, 0}, NULL},
+    {"title", do_title, {{NULL}, 0}, NULL},
+    {"startswith", text_startswith, {{"", "", ""}, 1}, NULL},
+    {"endswith", text_endswith, {{"", "", ""}, 1}, NULL},
+    {"split", split, {{"sep", "maxsplit"}, 0}, NULL},
+    {"replace", text_replace, {{"", "", "count"}, 2}, NULL}, /* the name is as of Python 3.13 */
+    {"join", text_join, {{""}, 1}, NULL},
+};
+
+static sw_status map_keys(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    (void)a;
+    return sw_jinja_items(run, of, out);
+}
+
+static sw_status map_values(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    (void)a;
+    SW_TRY(sw_jinja_new_list(run, out));
+    for (int64_t i = 0; i < of->map->n; ++i) {
+        SW_TRY(sw_jinja_append(run, out->list, &of->map->values[i]));
     }
-    if (is_name(name, len, "values")) {
-        SW_TRY(sw_jinja_new_list(run, out));
-        for (int64_t i = 0; i < of->map->n; ++i) {
-            SW_TRY(sw_jinja_append(run, out->list, &of->map->values[i]));
-        }
-        return SW_OK;
-    }
-    input key = sw_jinja_argument(a, 0, "key"), other = sw_jinja_argument(a, 1, "default");
-    if (is_name(name, len, "get") && key) {
-        const struct jinja_value *found = sw_jinja_get(run, of->map, key);
-        *out = found ? *found : other ? *other : (struct jinja_value){.type = JINJA_V_NONE};
-        return SW_OK;
-    }
-    const struct jinja_value member = sw_jinja_string(name, len);
-    const struct jinja_value *found = sw_jinja_get(run, of->map, &member);
-    return found ? sw_jinja_fail(run, SW_JINJA_TYPE, "'%.*s' cannot be called", (int)len, name)
-                 : sw_jinja_fail(run, SW_JINJA_UNDEFINED, "a dict has no '%.*s' here", (int)len,
-                                 name);
+    return SW_OK;
+}
+
+static sw_status map_get(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    const struct jinja_value *found = sw_jinja_get(run, of->map, a[0]);
+    *out = found ? *found : a[1] ? *a[1] : (struct jinja_value){.type = JINJA_V_NONE};
+    return SW_OK;
+}
+
+static const struct callable map_methods[] = {
+    {"items", do_items, {{NULL}, 0}, NULL},
+    {"keys", map_keys, {{NULL}, 0}, NULL},
+    {"values", map_values, {{NULL}, 0}, NULL},
+    {"get", map_get, {{"", ""}, 1}, NULL},
+};
+
+static const struct callable *find_method(input of, const char *name, size_t len)
+{
+    return of->type == JINJA_V_STRING ? find(text_methods, SW_LEN(text_methods), name, len)
+           : of->type == JINJA_V_MAP  ? find(map_methods, SW_LEN(map_methods), name, len)
+                                      : NULL;
 }
 
 sw_status sw_jinja_method(struct jinja_run *run, const struct jinja_value *of, const char *name,
@@ -886,13 +1204,13 @@ sw_status sw_jinja_method(struct jinja_run *run, const struct jinja_value *of, c
                                  "%s would change a variable: that is forbidden", changing[i]);
         }
     }
-    const struct jinja_value copy = *of;
-    if (of->type == JINJA_V_STRING) {
-        return of_text(run, &copy, name, len, arguments, out);
+    const struct callable *method = find_method(of, name, len);
+    if (method) {
+        return apply(run, method, of, arguments, out);
     }
-    if (of->type == JINJA_V_MAP) {
-        return of_map(run, &copy, name, len, arguments, out);
-    }
-    return sw_jinja_fail(run, SW_JINJA_UNDEFINED, "%s has no '%.*s'", sw_jinja_type_name(of),
-                         (int)len, name);
+    const struct jinja_value member = sw_jinja_string(name, len);
+    return of->type == JINJA_V_MAP && sw_jinja_get(run, of->map, &member)
+               ? sw_jinja_fail(run, SW_JINJA_TYPE, "'%.*s' cannot be called", (int)len, name)
+               : sw_jinja_fail(run, SW_JINJA_UNDEFINED, "%s has no '%.*s' here",
+                               sw_jinja_type_name(of), (int)len, name);
 }

@@ -215,6 +215,14 @@ static void read_number(struct reader *in, struct token *token)
             in->pos++;
         }
     }
+    const size_t sign = peek(in, 1) == '+' || peek(in, 1) == '-';
+    if ((peek(in, 0) == 'e' || peek(in, 0) == 'E') && isdigit((unsigned char)peek(in, 1 + sign))) {
+        token->kind = TOKEN_FLOAT;
+        in->pos += 1 + sign;
+        while (isdigit((unsigned char)peek(in, 0))) {
+            in->pos++;
+        }
+    }
     token->text = in->text + first;
     token->len = in->pos - first;
 }
@@ -437,6 +445,28 @@ static sw_status read_primary(struct reader *in, struct jinja_node **out)
     return SW_OK;
 }
 
+/* The arguments of a call follow its first kid. */
+static sw_status check_argument(const struct reader *in, const struct jinja_node *node,
+                                const struct jinja_node *argument)
+{
+    const bool named = argument->kind == JINJA_KEYWORD;
+    if (node->n_kids > JINJA_MOST_ARGUMENTS) {
+        return fail_at(in, argument->at, SW_E_UNSUP, "a call of so many arguments");
+    }
+    for (int i = 1; i < node->n_kids; ++i) {
+        const struct jinja_node *other = node->kids[i];
+        if (other->kind == JINJA_KEYWORD && !named) {
+            return fail_at(in, argument->at, SW_E_FORMAT,
+                           "a positional argument after a named one");
+        }
+        if (other->kind == JINJA_KEYWORD && other->len == argument->len &&
+            memcmp(other->text, argument->text, argument->len) == 0) {
+            return fail_at(in, argument->at, SW_E_FORMAT, "two arguments have the same name");
+        }
+    }
+    return SW_OK;
+}
+
 /* Reads ( a, b=c ) into `node`. */
 static sw_status read_arguments(struct reader *in, struct jinja_node *node)
 {
@@ -453,6 +483,7 @@ static sw_status read_arguments(struct reader *in, struct jinja_node *node)
             named->len = value->len;
             value = named;
         }
+        SW_TRY(check_argument(in, node, value));
         SW_TRY(add_kid(in, node, value));
         if (!is_mark(in, ")")) {
             SW_TRY(want_mark(in, ","));

@@ -79,7 +79,7 @@ static sw_status assign(struct walk *w, const struct jinja_node *target,
         const struct jinja_value space = look_up(w, of->text, of->len);
         const struct jinja_value key = sw_jinja_string(target->text, target->len);
         return space.type == JINJA_V_NAMESPACE
-                   ? sw_jinja_put(w->run, space.map, &key, value)
+                   ? sw_jinja_put_member(w->run, space.map, &key, value)
                    : sw_jinja_fail(w->run, SW_JINJA_RUNTIME,
                                    "only a namespace can be assigned to, '%.*s' is %s",
                                    (int)of->len, of->text, sw_jinja_type_name(&space));
@@ -126,29 +126,29 @@ static sw_status loop_member(const struct jinja_loop *loop, const char *name, si
     return SW_OK;
 }
 
-static sw_status fail_undefined(struct walk *w, const struct jinja_value *of)
+static sw_status fail_undefined(struct jinja_run *run, const struct jinja_value *of)
 {
-    return sw_jinja_fail(w->run, SW_JINJA_UNDEFINED, "'%.*s' is undefined", (int)of->len, of->text);
+    return sw_jinja_fail(run, SW_JINJA_UNDEFINED, "'%.*s' is undefined", (int)of->len, of->text);
 }
 
 /* of.name */
-static sw_status attr(struct walk *w, const struct jinja_value *of, const char *name, size_t len,
-                      struct jinja_value *out)
+static sw_status attr(struct jinja_run *run, const struct jinja_value *of, const char *name,
+                      size_t len, struct jinja_value *out)
 {
     const struct jinja_value key = sw_jinja_string(name, len);
     const struct jinja_value *found = NULL;
     if (of->type == JINJA_V_UNDEFINED) {
-        return fail_undefined(w, of);
+        return fail_undefined(run, of);
     }
     if (len > 0 && name[0] == '_' && of->type != JINJA_V_MAP) {
-        return sw_jinja_fail(w->run, SW_JINJA_SECURITY, "'%.*s' of %s is forbidden", (int)len, name,
+        return sw_jinja_fail(run, SW_JINJA_SECURITY, "'%.*s' of %s is forbidden", (int)len, name,
                              sw_jinja_type_name(of));
     }
     if (of->type == JINJA_V_LOOP) {
         return loop_member(of->loop, name, len, out);
     }
     if (of->type == JINJA_V_MAP || of->type == JINJA_V_NAMESPACE) {
-        found = sw_jinja_get(w->run, of->map, &key);
+        found = sw_jinja_get(run, of->map, &key);
     }
     *out = found ? *found : sw_jinja_undefined(name, len);
     return SW_OK;
@@ -168,15 +168,14 @@ static struct jinja_value char_at(const struct jinja_value *of, int64_t index)
     return sw_jinja_undefined("", 0);
 }
 
-/* of[key] */
-static sw_status item(struct walk *w, const struct jinja_value *of, const struct jinja_value *key,
-                      struct jinja_value *out)
+sw_status sw_jinja_item(struct jinja_run *run, const struct jinja_value *of,
+                        const struct jinja_value *key, struct jinja_value *out)
 {
     if (of->type == JINJA_V_UNDEFINED) {
-        return fail_undefined(w, of);
+        return fail_undefined(run, of);
     }
     if (of->type == JINJA_V_MAP || of->type == JINJA_V_NAMESPACE) {
-        const struct jinja_value *found = sw_jinja_get(w->run, of->map, key);
+        const struct jinja_value *found = sw_jinja_get(run, of->map, key);
         *out = found ? *found
                      : sw_jinja_undefined(key->type == JINJA_V_STRING ? key->text : "",
                                           key->type == JINJA_V_STRING ? key->len : 0);
@@ -184,7 +183,7 @@ static sw_status item(struct walk *w, const struct jinja_value *of, const struct
     }
     *out = sw_jinja_undefined("", 0);
     if (key->type == JINJA_V_STRING) {
-        return attr(w, of, key->text, key->len, out);
+        return attr(run, of, key->text, key->len, out);
     }
     if (key->type != JINJA_V_INT && key->type != JINJA_V_BOOL) {
         return SW_OK;
@@ -225,7 +224,7 @@ static sw_status slice(struct walk *w, const struct jinja_node *node, const stru
     struct jinja_value items, step = sw_jinja_int(1), made;
     int64_t first, end;
     if (of->type == JINJA_V_UNDEFINED) {
-        return fail_undefined(w, of);
+        return fail_undefined(w->run, of);
     }
     if (of->type != JINJA_V_LIST && of->type != JINJA_V_STRING) {
         return sw_jinja_fail(w->run, SW_JINJA_TYPE, "a slice of %s", sw_jinja_type_name(of));
@@ -260,11 +259,6 @@ static sw_status read_arguments(struct walk *w, const struct jinja_node *node,
     for (int i = 1; i < node->n_kids; ++i) {
         const struct jinja_node *kid = node->kids[i];
         const bool named = kid->kind == JINJA_KEYWORD;
-        if (out->n == (int)SW_LEN(out->at) || (!named && out->n > out->n_positional)) {
-            w->run->at = kid->at;
-            return sw_jinja_fail(w->run, SW_JINJA_TYPE,
-                                 "too many arguments, or a positional one after a named one");
-        }
         SW_TRY(eval(w, named ? kid->kids[0] : kid, &out->at[out->n]));
         out->names[out->n] = named ? kid->text : NULL;
         out->name_lens[out->n++] = kid->len;
@@ -358,7 +352,7 @@ static sw_status call(struct walk *w, const struct jinja_node *node, struct jinj
         SW_TRY(eval(w, what->kids[0], &of));
         w->run->at = what->at;
         if (of.type == JINJA_V_UNDEFINED) {
-            return fail_undefined(w, &of);
+            return fail_undefined(w->run, &of);
         }
         if (what->len > 0 && what->text[0] == '_') {
             return sw_jinja_fail(w->run, SW_JINJA_SECURITY, "'%.*s' is forbidden", (int)what->len,
@@ -371,7 +365,7 @@ static sw_status call(struct walk *w, const struct jinja_node *node, struct jinj
     SW_TRY(eval(w, what, &of));
     if (of.type == JINJA_V_UNDEFINED) {
         w->run->at = node->at;
-        return fail_undefined(w, &of);
+        return fail_undefined(w->run, &of);
     }
     SW_TRY(read_arguments(w, node, &arguments));
     w->run->at = node->at;
@@ -501,7 +495,7 @@ static sw_status operate(struct walk *w, const struct jinja_node *node, struct j
         return join(w, &a, &b, out);
     }
     if (a.type == JINJA_V_UNDEFINED || b.type == JINJA_V_UNDEFINED) {
-        return fail_undefined(w, a.type == JINJA_V_UNDEFINED ? &a : &b);
+        return fail_undefined(w->run, a.type == JINJA_V_UNDEFINED ? &a : &b);
     }
     if (sw_jinja_is_number(&a) && sw_jinja_is_number(&b)) {
         return compute_numbers(w, node, &a, &b, out);
@@ -517,24 +511,24 @@ static sw_status operate(struct walk *w, const struct jinja_node *node, struct j
                          node->text, sw_jinja_type_name(&a), sw_jinja_type_name(&b));
 }
 
-static sw_status contains(struct walk *w, const struct jinja_value *what,
-                          const struct jinja_value *in, bool *out)
+sw_status sw_jinja_contains(struct jinja_run *run, const struct jinja_value *what,
+                            const struct jinja_value *in, bool *out)
 {
     struct jinja_value items;
     *out = false;
     if (in->type == JINJA_V_STRING) {
         if (what->type != JINJA_V_STRING) {
             return sw_jinja_fail(
-                w->run, what->type == JINJA_V_UNDEFINED ? SW_JINJA_UNDEFINED : SW_JINJA_TYPE,
+                run, what->type == JINJA_V_UNDEFINED ? SW_JINJA_UNDEFINED : SW_JINJA_TYPE,
                 "%s in a str", sw_jinja_type_name(what));
         }
-        sw_jinja_work(w->run, (int64_t)in->len / 8);
+        sw_jinja_work(run, (int64_t)in->len / 8);
         *out = what->len == 0 || memmem(in->text, in->len, what->text, what->len) != NULL;
         return SW_OK;
     }
-    SW_TRY(sw_jinja_items(w->run, in, &items));
+    SW_TRY(sw_jinja_items(run, in, &items));
     for (int64_t i = 0; i < items.list->n && !*out; ++i) {
-        *out = sw_jinja_equal(w->run, &items.list->items[i], what);
+        *out = sw_jinja_equal(run, &items.list->items[i], what);
     }
     return SW_OK;
 }
@@ -543,7 +537,7 @@ static sw_status order(struct walk *w, const struct jinja_value *a, const struct
                        double *out)
 {
     if (a->type == JINJA_V_UNDEFINED || b->type == JINJA_V_UNDEFINED) {
-        return fail_undefined(w, a->type == JINJA_V_UNDEFINED ? a : b);
+        return fail_undefined(w->run, a->type == JINJA_V_UNDEFINED ? a : b);
     }
     if (sw_jinja_is_number(a) && sw_jinja_is_number(b)) {
         *out = sw_jinja_number(a) < sw_jinja_number(b)   ? -1
@@ -571,7 +565,7 @@ static sw_status compare_two(struct walk *w, const struct jinja_node *op,
         return SW_OK;
     }
     if (c == 'i' || c == 'n') {
-        SW_TRY(contains(w, a, b, out));
+        SW_TRY(sw_jinja_contains(w->run, a, b, out));
         *out = *out == (c == 'i');
         return SW_OK;
     }
@@ -599,7 +593,7 @@ static sw_status sign(struct walk *w, const struct jinja_node *node, struct jinj
     SW_TRY(eval(w, node->kids[0], out));
     w->run->at = node->at;
     if (out->type == JINJA_V_UNDEFINED) {
-        return fail_undefined(w, out);
+        return fail_undefined(w->run, out);
     }
     if (!sw_jinja_is_number(out)) {
         return sw_jinja_fail(w->run, SW_JINJA_TYPE, "a sign before %s", sw_jinja_type_name(out));
@@ -650,11 +644,11 @@ static sw_status eval_member(struct walk *w, const struct jinja_node *node, stru
     w->run->at = node->at;
     switch (node->kind) {
     case JINJA_ATTR:
-        return attr(w, &of, node->text, node->len, out);
+        return attr(w->run, &of, node->text, node->len, out);
     case JINJA_ITEM:
         SW_TRY(eval(w, node->kids[1], &key));
         w->run->at = node->at;
-        return item(w, &of, &key, out);
+        return sw_jinja_item(w->run, &of, &key, out);
     case JINJA_SLICE:
         return slice(w, node, &of, out);
     default:

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_NESTED = 100 };
@@ -168,6 +169,15 @@ sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struc
     map->keys[map->n] = *key;
     map->values[map->n++] = *value;
     return SW_OK;
+}
+
+sw_status sw_jinja_put_member(struct jinja_run *run, struct jinja_map *map,
+                              const struct jinja_value *name, const struct jinja_value *value)
+{
+    return name->type == JINJA_V_STRING && name->len > 0 && name->text[0] == '_'
+               ? sw_jinja_fail(run, SW_JINJA_SECURITY, "'%.*s' of a namespace is forbidden",
+                               (int)name->len, name->text)
+               : sw_jinja_put(run, map, name, value);
 }
 
 static sw_status from_json(struct jinja_run *run, const struct sw_json *json, int depth,
@@ -458,90 +468,176 @@ void sw_jinja_print(struct jinja_run *run, const struct jinja_value *value, stru
     print(run, value, false, 0, out);
 }
 
-static void json_text(const char *text, size_t len, struct sw_str *out)
+static void json_escape(int32_t c, struct sw_str *out)
+{
+    if (c < 0x10000) {
+        sw_str_printf(out, "\\u%04x", (unsigned)c);
+    } else { /* a surrogate pair */
+        sw_str_printf(out, "\\u%04x\\u%04x", 0xD800U + ((unsigned)(c - 0x10000) >> 10),
+                      0xDC00U + ((unsigned)c & 0x3FF));
+    }
+}
+
+static void json_text(const char *text, size_t len, bool ascii, struct sw_str *out)
 {
     static const char from[] = "\"\\\n\r\t\b\f", to[] = "\"\\nrtbf";
     sw_str_putc(out, '"');
-    for (size_t i = 0; i < len; ++i) {
-        const char *known = text[i] ? strchr(from, text[i]) : NULL;
+    for (size_t pos = 0; pos < len;) {
+        const size_t at = pos;
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        const char *known = c > 0 && c < 0x80 ? strchr(from, (char)c) : NULL;
         if (known) {
             sw_str_putc(out, '\\');
             sw_str_putc(out, to[known - from]);
-        } else if ((unsigned char)text[i] < 0x20) {
-            sw_str_printf(out, "\\u%04x", (unsigned)(unsigned char)text[i]);
+        } else if ((c >= 0 && c < 0x20) || (ascii && c >= 0x7F)) {
+            json_escape(c, out);
         } else {
-            sw_str_putc(out, text[i]);
+            sw_str_append(out, text + at, pos - at);
         }
     }
     sw_str_putc(out, '"');
 }
 
-static void json_line(int64_t indent, int depth, struct sw_str *out)
+static void json_number(const struct jinja_value *value, struct sw_str *out)
 {
-    if (indent >= 0) {
-        sw_str_putc(out, '\n');
-        for (int64_t i = 0; i < indent * depth; ++i) {
-            sw_str_putc(out, ' ');
-        }
+    if (value->type == JINJA_V_INT) {
+        sw_str_printf(out, "%lld", (long long)value->integer);
+    } else if (isfinite(value->number)) {
+        print_float(value->number, out);
+    } else {
+        sw_str_puts(out, isnan(value->number) ? "NaN"
+                         : value->number < 0  ? "-Infinity"
+                                              : "Infinity");
     }
 }
 
-static sw_status print_json(struct jinja_run *run, const struct jinja_value *value, int64_t indent,
-                            int depth, struct sw_str *out)
+/* The printing of a value as JSON. */
+struct json_print {
+    struct jinja_run *run;
+    const struct jinja_json *options;
+    struct sw_str *out;
+};
+
+/* Begins the line of a member, if each has its own. */
+static bool json_line(const struct json_print *p, int depth)
 {
-    const bool map = value->type == JINJA_V_MAP;
-    if (depth > MOST_NESTED) {
-        return sw_jinja_fail(run, SW_JINJA_LIMIT, "tojson: nested deeper than %d", MOST_NESTED);
+    if (!p->options->indent) {
+        return true;
     }
-    if (!sw_jinja_room(run, out, own_bytes(value, true))) {
-        return sw_jinja_check(run);
+    if (!sw_jinja_room(p->run, p->out, 1 + (size_t)depth * p->options->indent_len)) {
+        return false;
     }
+    sw_str_putc(p->out, '\n');
+    for (int i = 0; i < depth; ++i) {
+        sw_str_append(p->out, p->options->indent, p->options->indent_len);
+    }
+    return true;
+}
+
+static sw_status json_scalar(const struct json_print *p, const struct jinja_value *value)
+{
     switch (value->type) {
     case JINJA_V_NONE:
-        sw_str_puts(out, "null");
+        sw_str_puts(p->out, "null");
         return SW_OK;
     case JINJA_V_BOOL:
-        sw_str_puts(out, value->integer ? "true" : "false");
+        sw_str_puts(p->out, value->integer ? "true" : "false");
         return SW_OK;
     case JINJA_V_INT:
     case JINJA_V_FLOAT:
-        sw_jinja_print(run, value, out);
+        json_number(value, p->out);
         return SW_OK;
     case JINJA_V_STRING:
-        json_text(value->text, value->len, out);
+        json_text(value->text, value->len, p->options->ascii, p->out);
         return SW_OK;
-    case JINJA_V_LIST:
-    case JINJA_V_MAP:
-        break;
     default:
-        return sw_jinja_fail(run, SW_JINJA_TYPE, "tojson of %s", sw_jinja_type_name(value));
+        return sw_jinja_fail(p->run, SW_JINJA_TYPE, "tojson of %s", sw_jinja_type_name(value));
     }
-    const int64_t n = map ? value->map->n : value->list->n;
-    sw_str_putc(out, map ? '{' : '[');
-    for (int64_t i = 0; i < n; ++i) {
-        sw_str_puts(out, i == 0 ? "" : indent >= 0 ? "," : ", ");
-        json_line(indent, depth + 1, out);
-        if (map) {
-            struct sw_str key = {0};
-            sw_jinja_print(run, &value->map->keys[i], &key);
-            sw_jinja_room(run, out, 6 * key.len);
-            json_text(sw_str_text(&key), key.len, out);
-            out->failed |= key.failed;
-            sw_str_fini(&key);
-            sw_str_puts(out, ": ");
+}
+
+/* Keys become texts. */
+static sw_status json_key(const struct json_print *p, const struct jinja_value *key)
+{
+    if (!sw_jinja_room(p->run, p->out, own_bytes(key, true) + p->options->key.len)) {
+        return sw_jinja_check(p->run);
+    }
+    sw_str_puts(p->out, key->type == JINJA_V_STRING ? "" : "\"");
+    SW_TRY(json_scalar(p, key));
+    sw_str_puts(p->out, key->type == JINJA_V_STRING ? "" : "\"");
+    sw_str_append(p->out, p->options->key.text, p->options->key.len);
+    return SW_OK;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const struct jinja_value *a = *(const struct jinja_value *const *)left;
+    const struct jinja_value *b = *(const struct jinja_value *const *)right;
+    if (a->type != JINJA_V_STRING) {
+        return (sw_jinja_number(a) > sw_jinja_number(b)) -
+               (sw_jinja_number(a) < sw_jinja_number(b));
+    }
+    const int first = memcmp(a->text, b->text, a->len < b->len ? a->len : b->len);
+    return first != 0 ? first : (a->len > b->len) - (a->len < b->len);
+}
+
+/* Lists the keys of a map in the order to print. */
+static sw_status json_order(const struct json_print *p, const struct jinja_map *map,
+                            const struct jinja_value ***out)
+{
+    void *keys = NULL;
+    SW_TRY(take(p->run, (size_t)map->n * sizeof(**out), &keys));
+    *out = keys;
+    for (int64_t i = 0; i < map->n; ++i) {
+        (*out)[i] = &map->keys[i];
+        const bool texts = map->keys[0].type == JINJA_V_STRING;
+        if (p->options->sorted && map->n > 1 &&
+            !(texts ? map->keys[i].type == JINJA_V_STRING : sw_jinja_is_number(&map->keys[i]))) {
+            return sw_jinja_fail(p->run, SW_JINJA_TYPE, "tojson: keys that have no order");
         }
-        SW_TRY(print_json(run, map ? &value->map->values[i] : &value->list->items[i], indent,
-                          depth + 1, out));
+        sw_jinja_work(p->run, 64 + (int64_t)map->keys[i].len);
     }
-    if (n > 0) {
-        json_line(indent, depth, out);
+    SW_TRY(sw_jinja_check(p->run));
+    if (p->options->sorted) {
+        qsort(keys, (size_t)map->n, sizeof(**out), compare_keys);
     }
-    sw_str_putc(out, map ? '}' : ']');
+    return SW_OK;
+}
+
+static sw_status print_json(const struct json_print *p, const struct jinja_value *value, int depth)
+{
+    const bool map = value->type == JINJA_V_MAP;
+    const struct jinja_value **keys = NULL;
+    if (depth > MOST_NESTED) {
+        return sw_jinja_fail(p->run, SW_JINJA_LIMIT, "tojson: nested deeper than %d", MOST_NESTED);
+    }
+    if (!sw_jinja_room(p->run, p->out, own_bytes(value, true) + p->options->item.len)) {
+        return sw_jinja_check(p->run);
+    }
+    if (!map && value->type != JINJA_V_LIST) {
+        return json_scalar(p, value);
+    }
+    SW_TRY(map ? json_order(p, value->map, &keys) : SW_OK);
+    const int64_t n = map ? value->map->n : value->list->n;
+    sw_str_putc(p->out, map ? '{' : '[');
+    for (int64_t i = 0; i < n; ++i) {
+        sw_str_append(p->out, p->options->item.text, i == 0 ? 0 : p->options->item.len);
+        if (!json_line(p, depth + 1)) {
+            return sw_jinja_check(p->run);
+        }
+        SW_TRY(map ? json_key(p, keys[i]) : SW_OK);
+        SW_TRY(print_json(
+            p, map ? &value->map->values[keys[i] - value->map->keys] : &value->list->items[i],
+            depth + 1));
+    }
+    if (n > 0 && !json_line(p, depth)) {
+        return sw_jinja_check(p->run);
+    }
+    sw_str_putc(p->out, map ? '}' : ']');
     return SW_OK;
 }
 
 sw_status sw_jinja_print_json(struct jinja_run *run, const struct jinja_value *value,
-                              int64_t indent, struct sw_str *out)
+                              const struct jinja_json *options, struct sw_str *out)
 {
-    return print_json(run, value, indent, 0, out);
+    return print_json(&(struct json_print){run, options, out}, value, 0);
 }

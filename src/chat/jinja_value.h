@@ -99,6 +99,9 @@ sw_status sw_jinja_new_loop(struct jinja_run *run, const struct jinja_list *over
                             struct jinja_value *out);
 sw_status sw_jinja_put(struct jinja_run *run, struct jinja_map *map, const struct jinja_value *key,
                        const struct jinja_value *value);
+/* Puts a member into the map of a namespace. Names that begin with "_" are forbidden. */
+sw_status sw_jinja_put_member(struct jinja_run *run, struct jinja_map *map,
+                              const struct jinja_value *name, const struct jinja_value *value);
 /* NULL: the map has no such key. */
 const struct jinja_value *sw_jinja_get(struct jinja_run *run, const struct jinja_map *map,
                                        const struct jinja_value *key);
@@ -113,23 +116,37 @@ bool sw_jinja_is_number(const struct jinja_value *value); /* BOOL, INT, FLOAT */
 double sw_jinja_number(const struct jinja_value *value);
 /* Prints a value as Python's str() does. */
 void sw_jinja_print(struct jinja_run *run, const struct jinja_value *value, struct sw_str *out);
-/* Prints as json.dumps with ensure_ascii off. indent < 0: on one line. */
+/* The options of json.dumps. */
+struct jinja_json {
+    const char *indent; /* [indent_len] for each level; NULL: on one line */
+    size_t indent_len;
+    struct jinja_value item, key; /* separators, both texts */
+    bool ascii, sorted;
+};
 sw_status sw_jinja_print_json(struct jinja_run *run, const struct jinja_value *value,
-                              int64_t indent, struct sw_str *out);
+                              const struct jinja_json *options, struct sw_str *out);
 /* Lists the elements that a loop iterates over: items, keys or characters. An undefined value has
  * none. */
 sw_status sw_jinja_items(struct jinja_run *run, const struct jinja_value *value,
                          struct jinja_value *out);
-/* jinja_call.c */
+
+/* ---- jinja_run.c ---- */
+
+/* of[key]; undefined if there is no such member */
+sw_status sw_jinja_item(struct jinja_run *run, const struct jinja_value *of,
+                        const struct jinja_value *key, struct jinja_value *out);
+/* what in in */
+sw_status sw_jinja_contains(struct jinja_run *run, const struct jinja_value *what,
+                            const struct jinja_value *in, bool *out);
+
+/* ---- jinja_call.c ---- */
+
 struct jinja_arguments {
     struct jinja_value at[JINJA_MOST_ARGUMENTS];
     const char *names[JINJA_MOST_ARGUMENTS]; /* names of at[]; NULL: positional */
     size_t name_lens[JINJA_MOST_ARGUMENTS];
     int n, n_positional;
 };
-/* Looks up an argument by position or name. NULL: not given. */
-const struct jinja_value *sw_jinja_argument(const struct jinja_arguments *arguments, int position,
-                                            const char *name);
 sw_status sw_jinja_filter(struct jinja_run *run, const char *name, size_t len,
                           const struct jinja_value *value, const struct jinja_arguments *arguments,
                           struct jinja_value *out);

@@ -72,12 +72,51 @@ static void put_default(struct sw_json_doc *doc, struct sw_json *object, const c
     }
 }
 
+static void put_missing(struct sw_json_doc *doc, struct sw_json *to, const struct sw_json *from)
+{
+    for (const struct sw_json *v = from ? from->first : NULL; v; v = v->next) {
+        if (!sw_json_get(to, v->key)) {
+            sw_json_put_copy(doc, to, v->key, v);
+        }
+    }
+}
+
+/* Rows have a template and its text or error; variables are in the row, beside the rows, or both.
+ * A row that is "refused" renders in the reference only. */
+static void check_rows(struct sw_json_doc *doc)
+{
+    static const char *const usual[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    struct sw_json *root = sw_json_root(doc);
+    const struct sw_json *shared = sw_json_get(root, "variables");
+    int n_wrong = 0, n = 0;
+    for (struct sw_json *row = sw_json_get(root, "rows")->first; row; row = row->next, ++n) {
+        const struct sw_json *template = sw_json_get(row, "template");
+        struct sw_json *variables = sw_json_get(row, "variables");
+        struct made made;
+        variables = variables ? variables : sw_json_put(doc, row, "variables", SW_JSON_OBJECT);
+        put_missing(doc, variables, shared->type == SW_JSON_OBJECT ? shared : NULL);
+        for (size_t i = 0; i < SW_LEN(usual); ++i) {
+            put_default(doc, variables, usual[i]);
+        }
+        make(template->string, template->string_len, variables, &made);
+        if (sw_json_get(row, "refused")) {
+            n_wrong += made.kind == NULL;
+        } else {
+            check_made(template->string, &made, sw_json_get(row, "text"), sw_json_get(row, "error"),
+                       &n_wrong);
+        }
+        sw_jinja_text_fini(&made.text);
+    }
+    print_message("  %d rows, %d wrong\n", n, n_wrong);
+    assert_true(n > 0);
+    assert_int_equal(n_wrong, 0);
+}
+
 static void recorded_language(void **state)
 {
     (void)state;
     struct sw_json_doc *doc;
     struct sw_str path = {0};
-    int n_wrong = 0, n = 0;
     if (!sw_test_fixtures()) {
         skip();
     }
@@ -88,27 +127,19 @@ static void recorded_language(void **state)
         skip();
     }
     assert_int_equal(sw_json_read(path.ptr, SW_JSON_STRICT, &doc), SW_OK);
-    for (struct sw_json *row = sw_json_get(sw_json_root(doc), "rows")->first; row;
-         row = row->next) {
-        static const char *const usual[] = {"messages", "tools", "documents",
-                                            "add_generation_prompt"};
-        const struct sw_json *template = sw_json_get(row, "template");
-        struct sw_json *variables = sw_json_get(row, "variables");
-        struct made made;
-        for (size_t i = 0; i < SW_LEN(usual); ++i) {
-            put_default(doc, variables, usual[i]);
-        }
-        make(template->string, template->string_len, variables, &made);
-        check_made(template->string, &made, sw_json_get(row, "text"), sw_json_get(row, "error"),
-                   &n_wrong);
-        sw_jinja_text_fini(&made.text);
-        n++;
-    }
-    print_message("  %d rows, %d wrong\n", n, n_wrong);
+    check_rows(doc);
     sw_json_close(doc);
     sw_str_fini(&path);
-    assert_true(n > 0);
-    assert_int_equal(n_wrong, 0);
+}
+
+/* Each argument of each filter, test and method (tests/peers/record_jinja.py). */
+static void recorded_arguments(void **state)
+{
+    (void)state;
+    struct sw_json_doc *doc;
+    assert_int_equal(sw_json_read("tests/cases/jinja/reference.json", SW_JSON_STRICT, &doc), SW_OK);
+    check_rows(doc);
+    sw_json_close(doc);
 }
 
 static int64_t chars_before(const struct sw_str *text, size_t end)
@@ -364,6 +395,17 @@ static void refusals_name_line_and_column(void **state)
     check("x\n{% if a %}b", "{}", "syntax: template:2:9: the block does not end: wanted elif");
     check("{{ raise_exception('roles') }}", "{}", "raise_exception: template:1:19: roles");
     check("{% break %}", "{}", "syntax: template:1:4: wanted this inside a loop");
+    check("{{ 'a' | trim(char='a') }}", "{}", "type: template:1:10: trim has no argument 'char'");
+    check("{{ 'a' | trim('a', 'b') }}", "{}",
+          "type: template:1:10: trim takes at most 1 arguments, found 2");
+    check("{{ 'a'.replace('a') }}", "{}", "type: template:1:7: replace wants 2 arguments, found 1");
+    check("{{ 6 is divisibleby }}", "{}",
+          "type: template:1:6: divisibleby wants 1 arguments, found 0");
+    check("{{ range(1, 2, 3, 4, 5, 6, 7, 8, 9) }}", "{}",
+          "syntax: template:1:34: a call of so many arguments");
+    check("{{ f(a=1, a=2) }}", "{}", "syntax: template:1:11: two arguments have the same name");
+    check("{{ 1 | tojson(indent=17) }}", "{}",
+          "limit: template:1:8: tojson with an indent of 17, at most 16");
 }
 
 /* No template may run forever or use all memory. */
@@ -524,6 +566,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(chains_are_as_deep_as_brackets),
     cmocka_unit_test(what_grows_is_counted_before_it_is_made),
     cmocka_unit_test(failing_allocations),
+    cmocka_unit_test(recorded_arguments),
     TEST_IF(SW_HAVE_UTF8PROC, recorded_language),
     TEST_IF(SW_HAVE_UTF8PROC, recorded_chats),
 };
