@@ -487,8 +487,9 @@ static void targets_have_the_template_of_a_target(void **state)
     (void)state;
     static const char words[] =
         "{\"version\": \"1.0\", \"pre_tokenizer\": {\"type\": \"Metaspace\"}, \"model\": "
-        "{\"type\": \"Unigram\", \"unk_id\": 3, \"vocab\": [[\"<s>\", 0], [\"<pad>\", 0], [\"</s>\", "
-        "0], [\"<unk>\", 0], [\"\u2581a\", -1], [\"\u2581b\", -1.5], [\"en_XX\", 0], [\"ro_RO\", 0]]}}";
+        "{\"type\": \"Unigram\", \"unk_id\": 3, \"vocab\": [[\"<s>\", 0], [\"<pad>\", 0], "
+        "[\"</s>\", 0], [\"<unk>\", 0], [\"\u2581a\", -1], [\"\u2581b\", -1.5], "
+        "[\"en_XX\", 0], [\"ro_RO\", 0]]}}";
     static const char text[] = "{\"source\": \"a b\", \"target\": \"b\"}\n";
     struct sw_task_data task = {.name = "seq2seq", .target_len = 3};
     struct sw_tokenizer *const saved = bert;
