@@ -198,14 +198,22 @@ static void cut_text(struct sw_task_reading *in, int64_t room, struct sw_task_ro
     cut(in, by, &row->first, &row->n);
 }
 
-/* Cuts the longer of two texts until both fit; the second if they are equal. */
+/* Cuts two texts as longest_first of the library tokenizers does. The longer one is cut if that is
+ * enough. Otherwise each gets half of the room, and the one that was longer the odd token; the second
+ * if they were equal. */
 static void cut_pair(struct sw_task_reading *in, int64_t room, struct sw_task_row *row)
 {
     const int64_t n = row->n, n_second = row->n_second;
-    int64_t a = n, b = n_second;
-    while (a + b > room) {
-        *(a > b ? &a : &b) -= 1;
+    const bool swapped = n > n_second;
+    int64_t less = sw_min_i64(n, n_second), more = sw_max_i64(n, n_second);
+    if (less + more > room) {
+        more = sw_max_i64(less, room - less);
     }
+    if (less + more > room) {
+        less = room / 2;
+        more = room - less;
+    }
+    const int64_t a = swapped ? more : less, b = swapped ? less : more;
     in->rows->n_cut += a + b < n + n_second;
     cut(in, n - a, &row->first, &row->n);
     cut(in, n_second - b, &row->second, &row->n_second);

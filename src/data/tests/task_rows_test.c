@@ -481,6 +481,128 @@ static void words_are_aligned_as_recorded(void **state)
     sw_json_close(doc);
 }
 
+/* One text or two of a fixture, cut to the length of a row. */
+static sw_status check_batch(void *ctx, const struct sw_json_doc *doc, const struct sw_json *batch)
+{
+    enum { MOST = 64 };
+    struct sw_tokenizer *const *tokenizers = ctx; /* that cut at the right, and at the left */
+    const struct sw_task_data task = {.name = "classify", .n_labels = 2};
+    const struct sw_json *options = sw_json_get(batch, "options");
+    const struct sw_json *how = sw_json_get(options, "truncation");
+    const struct sw_json *pairs = sw_json_get(batch, "pairs"), *texts = sw_json_get(batch, "texts");
+    const struct sw_json *length = sw_json_get(options, "max_length");
+    const bool left = sw_json_get(options, "truncation_side") != NULL;
+    (void)doc;
+    if (!how || (pairs ? strcmp(how->string, "longest_first") != 0
+                       : sw_json_get(options, "return_overflowing_tokens") != NULL)) {
+        return SW_OK;
+    }
+    const struct sw_json *ids = sw_json_get(batch, "input_ids")->first;
+    for (const struct sw_json *one = (pairs ? pairs : texts)->first; one;
+         one = one->next, ids = ids->next) {
+        int32_t found[MOST];
+        struct sw_str line = {0};
+        struct sw_dataset *d;
+        const struct sw_row_input inputs[] = {{"input_ids", found}};
+        sw_str_printf(&line, "{\"label\": 0, \"%s\": ", pairs ? "sentence1" : "text");
+        sw_json_write(pairs ? one->first : one, 0, &line);
+        if (pairs) {
+            sw_str_puts(&line, ", \"sentence2\": ");
+            sw_json_write(one->last, 0, &line);
+        }
+        sw_str_puts(&line, "}\n");
+        const char *file = sw_test_write(0, "cut.jsonl", line.ptr, line.len);
+        const struct sw_dataset_options o = {.files = &file,
+                                             .n_files = 1,
+                                             .val_files = &file,
+                                             .n_val_files = 1,
+                                             .tokenizer = tokenizers[left],
+                                             .seq_len = length->integer,
+                                             .task = &task};
+        if (sw_dataset_open(&o, &d) != SW_OK) {
+            fail_msg("%s", sw_error_message());
+        }
+        fetch(d, 0, 1, inputs, 1);
+        int t = 0;
+        for (const struct sw_json *id = ids->first; id; id = id->next, t++) {
+            if (found[t] != id->integer) {
+                fail_msg("%s: token %d is %d, wanted %d", line.ptr, t, found[t], (int)id->integer);
+            }
+        }
+        sw_dataset_close(d);
+        sw_str_fini(&line);
+    }
+    return SW_OK;
+}
+
+static void texts_are_cut_as_recorded(void **state)
+{
+    (void)state;
+    const char *root = sw_test_fixtures();
+    struct sw_str path = {0};
+    struct sw_tokenizer *tokenizers[2] = {NULL};
+    char *json = NULL;
+    size_t len;
+    if (!root) {
+        skip();
+    }
+    sw_str_printf(&path, "%s/tokenizers/bert/tokenizer.json", root);
+    assert_int_equal(sw_file_read(path.ptr, &json, &len), SW_OK);
+    if (sw_tokenizer_open(path.ptr, NULL, &tokenizers[0]) < 0) {
+        print_message("skipped: %s\n", sw_error_message());
+        sw_free(json);
+        sw_str_fini(&path);
+        skip();
+    }
+    sw_test_write(1, "tokenizer.json", json, len);
+    sw_test_write_text(2, "tokenizer_config.json", "{\"truncation_side\": \"left\"}");
+    assert_int_equal(sw_tokenizer_open(test_folder(), NULL, &tokenizers[1]), SW_OK);
+    sw_str_clear(&path);
+    sw_str_printf(&path, "%s/tokenizers/bert/batches.jsonl", root);
+    if (sw_records_read(path.ptr, false, check_batch, tokenizers) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    sw_tokenizer_close(tokenizers[0]);
+    sw_tokenizer_close(tokenizers[1]);
+    sw_free(json);
+    sw_str_fini(&path);
+}
+
+/* The lengths that tokenizers 0.23 leaves of two texts; the odd token is that of the longer. */
+static void odd_rests_belong_to_the_longer_text(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *texts;
+        int n[2];
+    } cases[] = {{"a a a a a a a a a a a a\", \"sentence2\": \"b b b b b b b b b b b b", {4, 5}},
+                 {"a a a a a a a a a a\", \"sentence2\": \"b b b b b b b b b", {5, 4}},
+                 {"a a a a a a\", \"sentence2\": \"b b b b b b b b b", {4, 5}},
+                 {"a a a\", \"sentence2\": \"b b b b b b b b b", {3, 6}},
+                 {"a a a a a a a a a a a a\", \"sentence2\": \"b b", {7, 2}}};
+    const struct sw_task_data task = {.name = "classify", .n_labels = 2};
+    struct rows r;
+    const struct sw_row_input inputs[] = {{"input_ids", r.ids}};
+    if (!bert) {
+        skip();
+    }
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        struct sw_str line = {0};
+        int n[2] = {0};
+        sw_str_printf(&line, "{\"label\": 0, \"sentence1\": \"%s\"}\n", cases[i].texts);
+        struct sw_dataset *d = in_order(&task, "a.jsonl", sw_str_text(&line));
+        fetch(d, 0, 1, inputs, 1);
+        for (int t = 0; t < T; ++t) {
+            n[0] += r.ids[t] == FIRST;
+            n[1] += r.ids[t] == FIRST + 1;
+        }
+        assert_int_equal(n[0], cases[i].n[0]);
+        assert_int_equal(n[1], cases[i].n[1]);
+        sw_dataset_close(d);
+        sw_str_fini(&line);
+    }
+}
+
 /* mBART's decoder begins with the last label of a row: the code of the target's language. */
 static void targets_have_the_template_of_a_target(void **state)
 {
@@ -986,6 +1108,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_of_a_byte_level_bpe_have_a_space_in_front),
     cmocka_unit_test(words_are_aligned_as_recorded),
     cmocka_unit_test(targets_are_for_the_decoder),
+    cmocka_unit_test(texts_are_cut_as_recorded),
+    cmocka_unit_test(odd_rests_belong_to_the_longer_text),
     cmocka_unit_test(targets_have_the_template_of_a_target),
     cmocka_unit_test(sources_and_targets_have_tokens_of_their_own),
     cmocka_unit_test(answers_are_places_in_windows),
