@@ -39,8 +39,8 @@ struct reader {
     struct token token; /* the next one */
     bool trims;         /* a minus: white space after the tag is removed */
     bool keeps;         /* a plus: the newline after the tag stays */
-    int loops;
-    bool in_macro;
+    int loops;          /* that a break or continue here may leave */
+    bool in_loop, in_macro, in_set, in_generation;
 };
 
 static sw_status fail_at(const struct reader *in, struct jinja_at at, sw_status st,
@@ -825,7 +825,7 @@ static sw_status read_target(struct reader *in, bool may_be_attr, struct jinja_n
         if ((*out)->kind != JINJA_NAME) {
             return fail_at(in, at, SW_E_FORMAT, "a constant cannot be assigned");
         }
-        if (is_loop(*out) && !is_mark(in, ".") && (in->loops > 0 || !may_be_attr)) {
+        if (is_loop(*out) && !is_mark(in, ".") && (in->in_loop || !may_be_attr)) {
             return fail_at(in, at, SW_E_FORMAT, "`loop` cannot be assigned in a loop");
         }
         if (may_be_attr && is_mark(in, ".")) {
@@ -891,8 +891,11 @@ static sw_status read_for(struct reader *in, struct jinja_node *node)
     if (is_word(in, "recursive")) {
         return fail_at(in, in->token.at, SW_E_UNSUP, "a recursive loop is not built");
     }
+    const bool in_loop = in->in_loop;
     in->loops++;
+    in->in_loop = true;
     SW_TRY(read_body(in, ends, &body));
+    in->in_loop = in_loop;
     in->loops--;
     if (is_word(in, "else")) {
         SW_TRY(next(in));
@@ -920,8 +923,11 @@ static sw_status read_set(struct reader *in, struct jinja_node *node)
     if (is_mark(in, "|")) {
         return fail_at(in, in->token.at, SW_E_UNSUP, "a filter of a set block is not built");
     }
+    const bool in_set = in->in_set;
     node->kind = JINJA_SET_BLOCK;
+    in->in_set = true;
     SW_TRY(read_body(in, ends, &value));
+    in->in_set = in_set;
     SW_TRY(add_kid(in, node, value));
     return next(in);
 }
@@ -930,12 +936,20 @@ static sw_status read_generation(struct reader *in, struct jinja_node *node)
 {
     static const char *const ends[] = {"endgeneration", NULL};
     struct jinja_node *body;
-    if (in->in_macro) { /* its position would be that of the call */
-        return fail_at(in, node->at, SW_E_UNSUP, "a generation block inside a macro is not built");
+    if (in->in_macro || in->in_set) { /* the place where its text is printed is not known */
+        return fail_at(in, node->at, SW_E_UNSUP,
+                       in->in_set ? "a generation block inside a set block is not built"
+                                  : "a generation block inside a macro is not built");
     }
+    const bool in_generation = in->in_generation;
+    const int loops = in->loops;
     in->out->marks = true;
+    in->in_generation = true;
+    in->loops = 0;
     SW_TRY(next(in));
     SW_TRY(read_body(in, ends, &body));
+    in->loops = loops;
+    in->in_generation = in_generation;
     SW_TRY(add_kid(in, node, body));
     return next(in);
 }
@@ -985,14 +999,17 @@ static sw_status read_parameters(struct reader *in, struct jinja_node *macro)
     return next(in);
 }
 
-/* A macro sees its parameters and the names of the whole template. A macro inside a loop or macro
- * would see names that no longer exist when it is called. */
+/* A macro sees its parameters and the names of the whole template. A macro inside a block that has
+ * its own names would see names that no longer exist when it is called. */
 static sw_status read_macro(struct reader *in, struct jinja_node *node)
 {
     static const char *const ends[] = {"endmacro", NULL};
     struct jinja_node *body;
-    if (in->loops > 0 || in->in_macro) {
-        return fail_at(in, node->at, SW_E_UNSUP, "a macro inside a loop or a macro is not built");
+    if (in->in_loop || in->in_macro || in->in_set || in->in_generation) {
+        return fail_at(in, node->at, SW_E_UNSUP,
+                       in->in_loop || in->in_macro
+                           ? "a macro inside a loop or a macro is not built"
+                           : "a macro inside a set or generation block is not built");
     }
     SW_TRY(next(in));
     if (in->token.kind != TOKEN_NAME) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rendering walks the tree. Names are looked up from the innermost scope outwards. Each iteration
-// of a loop has its own scope; `if` and `generation` have none. The scope of a macro call is
-// enclosed by that of the whole template.
+// of a loop has its own scope, and so have blocks of `set` and `generation`; `if` has none. The
+// scope of a macro call is enclosed by that of the whole template.
 #include "chat/jinja_value.h"
 
 #include "text/text.h"
@@ -20,6 +20,7 @@ struct walk {
     struct jinja_run *run;
     struct scope *scope, *outermost;
     bool broken, continued; /* `break` or `continue` of the innermost loop is pending */
+    bool is_marked;         /* inside a generation block */
     int depth, blocks;      /* nesting of expressions; nesting of bodies */
 };
 
@@ -836,8 +837,11 @@ static sw_status exec_for(struct walk *w, const struct jinja_node *node)
 static sw_status exec_set_block(struct walk *w, const struct jinja_node *node)
 {
     struct jinja_value value;
+    struct scope scope;
+    SW_TRY(open_scope(w, &scope));
     SW_TRY(capture(w, node->kids[1], &value));
-    return assign(w, node->kids[0], &value);
+    w->scope = scope.outer;
+    return w->broken || w->continued ? SW_OK : assign(w, node->kids[0], &value);
 }
 
 static sw_status exec_macro(struct walk *w, const struct jinja_node *node)
@@ -847,11 +851,21 @@ static sw_status exec_macro(struct walk *w, const struct jinja_node *node)
     return assign_name(w, node->text, node->len, &macro);
 }
 
+/* A block inside another one adds nothing to its span. */
 static sw_status exec_generation(struct walk *w, const struct jinja_node *node)
 {
     struct sw_jinja_text *out = w->run->out;
     const size_t first = out->text.len;
+    const bool is_inner = w->is_marked;
+    struct scope scope;
+    w->is_marked = true;
+    SW_TRY(open_scope(w, &scope));
     SW_TRY(exec(w, node->kids[0]));
+    w->scope = scope.outer;
+    w->is_marked = is_inner;
+    if (is_inner) {
+        return SW_OK;
+    }
     struct sw_jinja_span *spans =
         sw_realloc("spans", out->spans, (out->n_spans + 1) * sizeof(*spans));
     SW_TRY_ALLOC(spans, "the spans of a text");

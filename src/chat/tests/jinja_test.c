@@ -354,6 +354,49 @@ static void a_loop_outlives_its_body(void **state)
     check("{% set loop = 1 %}{{ loop }}", "{}", "1");
 }
 
+/* As in transformers, these blocks have names of their own. It would mark another text where a
+ * generation block is inside a set block: refused. */
+static void blocks_have_their_own_names(void **state)
+{
+    (void)state;
+    struct sw_json_doc *doc;
+    struct made made;
+    static const char nested[] =
+        "x{% generation %}ab{% generation %}cd{% endgeneration %}e{% endgeneration %}"
+        "{% for i in 'fg' %}{% generation %}{{ i }}{% endgeneration %}{% endfor %}";
+    check("{% set y = 0 %}{% set x %}{% set y = 1 %}{{ y }}{% set z = 2 %}{% endset %}"
+          "{{ x }}{{ y }}{{ z is defined }}",
+          "{}", "10False");
+    check("{% set x = 0 %}{% generation %}{{ x }}{% set x = 1 %}{{ x }}{% endgeneration %}{{ x }}",
+          "{}", "010");
+    check("{% for i in [1, 2] %}a{% set x %}b{% if i == 1 %}{% continue %}{% endif %}c{% endset %}"
+          "{{ x }}{% endfor %}",
+          "{}", "aabc");
+    check("{% set ns = namespace(x=0) %}{% for i in [1] %}{% set ns.x %}{% break %}{% endset %}"
+          "{% endfor %}{{ ns.x }}",
+          "{}", "0");
+    check("{% generation %}{% set x %}a{% endset %}{{ x }}{% endgeneration %}", "{}", "a");
+    check("ab{% set x %}{% generation %}cd{% endgeneration %}{% endset %}ef{{ x }}", "{}",
+          "syntax: template:1:17: a generation block inside a set block is not built");
+    check("{% set x %}{% macro f() %}{% endmacro %}{% endset %}", "{}",
+          "syntax: template:1:15: a macro inside a set or generation block is not built");
+    check("{% generation %}{% macro f() %}{% endmacro %}{% endgeneration %}", "{}",
+          "syntax: template:1:20: a macro inside a set or generation block is not built");
+    check("{% for i in [1] %}{% generation %}{% break %}{% endgeneration %}{% endfor %}", "{}",
+          "syntax: template:1:38: wanted this inside a loop");
+    check("{% for i in [1] %}{% generation %}{% set loop = 1 %}{% endgeneration %}{% endfor %}",
+          "{}", "syntax: template:1:42: `loop` cannot be assigned in a loop");
+    assert_int_equal(sw_json_parse("variables", "{}", 2, SW_JSON_STRICT, &doc), SW_OK);
+    make(nested, sizeof(nested) - 1, sw_json_root(doc), &made);
+    assert_string_equal(sw_str_text(&made.text.text), "xabcdefg");
+    assert_int_equal(made.text.n_spans, 3);
+    assert_int_equal(made.text.spans[0].first, 1);
+    assert_int_equal(made.text.spans[0].end, 6);
+    assert_int_equal(made.text.spans[2].first, 7);
+    sw_jinja_text_fini(&made.text);
+    sw_json_close(doc);
+}
+
 /* Infinite recursion, and recursion through deeply nested bodies, hit a limit. */
 static void macros_that_call_themselves_end(void **state)
 {
@@ -560,6 +603,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_a_chat_needs),
     cmocka_unit_test(macros_write_what_they_are_given),
     cmocka_unit_test(a_loop_outlives_its_body),
+    cmocka_unit_test(blocks_have_their_own_names),
     cmocka_unit_test(macros_that_call_themselves_end),
     cmocka_unit_test(refusals_name_line_and_column),
     cmocka_unit_test(limits),
