@@ -172,17 +172,76 @@ static struct jinja_value strip(const char *text, size_t len, input set, bool le
     return sw_jinja_string(text + first, len - first);
 }
 
-enum casing { UPPER, LOWER, CAPITALIZED, TITLE };
+enum casing {
+    UPPER,
+    LOWER,
+    CAPITALIZED,
+    TITLE, /* Python's method: a word is letters */
+    WORDS  /* Jinja's filter: a word ends at white space, "-" and opening brackets */
+};
 
-static void put_char(int32_t c, bool upper, struct sw_str *out)
+static void put_char(int32_t c, struct sw_str *out)
 {
     char bytes[4];
-    if (upper && c == 0xDF) {
-        sw_str_puts(out, "SS");
-    } else if (!upper && c == 0x130) {
-        sw_str_puts(out, "i\xCC\x87");
+    sw_str_append(out, bytes, sw_utf8_put(c, bytes));
+}
+
+/* title: the first of several letters */
+static void put_upper(int32_t c, bool title, struct sw_str *out)
+{
+    if (c == 0xDF) {
+        sw_str_puts(out, title ? "Ss" : "SS");
     } else {
-        sw_str_append(out, bytes, sw_utf8_put(upper ? sw_char_upper(c) : sw_char_lower(c), bytes));
+        put_char(title ? sw_char_title(c) : sw_char_upper(c), out);
+    }
+}
+
+/* text[at, end) is the character c. */
+static void put_lower(const char *text, size_t len, size_t at, size_t end, int32_t c,
+                      struct sw_str *out)
+{
+    if (c == 0x130) {
+        sw_str_puts(out, "i\xCC\x87");
+    } else if (c == 0x3A3 && sw_text_is_final_sigma(text, len, at, end)) {
+        sw_str_puts(out, "\xCF\x82");
+    } else {
+        put_char(sw_char_lower(c), out);
+    }
+}
+
+static void put_cased(const char *text, size_t len, enum casing casing, struct sw_str *out)
+{
+    bool begins = true;
+    for (size_t pos = 0; pos < len;) {
+        const size_t at = pos;
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        if (casing == UPPER || (casing != LOWER && begins)) {
+            put_upper(c, casing != UPPER, out);
+        } else {
+            put_lower(text, len, at, pos, c, out);
+        }
+        begins = casing == TITLE && !sw_char_is_cased(c);
+    }
+}
+
+static bool ends_word(int32_t c)
+{
+    return (c > 0 && c < 0x80 && strchr("-({[<", (char)c)) || is_space(c);
+}
+
+static void put_words(const char *text, size_t len, struct sw_str *out)
+{
+    for (size_t first = 0; first < len;) {
+        size_t pos = first, end;
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        const size_t rest = pos;
+        put_upper(c, false, out);
+        end = pos;
+        while (!ends_word(c) && end < len && !ends_word(sw_utf8_step(text, len, &pos))) {
+            end = pos;
+        }
+        put_cased(text + rest, end - rest, LOWER, out);
+        first = end;
     }
 }
 
@@ -190,22 +249,21 @@ static sw_status change_case(struct jinja_run *run, const char *text, size_t len
                              enum casing casing, struct jinja_value *out)
 {
     struct sw_str made = {0};
-    bool begins = true;
     if (!sw_jinja_room(run, &made, 3 * len) || !sw_jinja_work(run, 4 * (int64_t)len)) {
         return sw_jinja_check(run);
     }
-    for (size_t pos = 0; pos < len;) {
-        const int32_t c = sw_utf8_step(text, len, &pos);
-        if (c >= 128 && !SW_HAVE_UTF8PROC) {
-            sw_str_fini(&made);
+    for (size_t i = 0; i < len && !SW_HAVE_UTF8PROC; ++i) {
+        if ((unsigned char)text[i] >= 128) {
             return sw_jinja_fail(
                 run, SW_JINJA_RUNTIME,
                 "upper and lower case beyond ASCII need utf8proc, which this build "
                 "does not have: install libutf8proc-dev and build again");
         }
-        const bool upper = casing == UPPER || (casing != LOWER && begins);
-        put_char(c, upper, &made);
-        begins = casing == TITLE && !sw_char_is_cased(c);
+    }
+    if (casing == WORDS) {
+        put_words(text, len, &made);
+    } else {
+        put_cased(text, len, casing, &made);
     }
     return finish_text(run, &made, out);
 }
@@ -363,7 +421,7 @@ static sw_status do_capitalize(struct jinja_run *run, input value, inputs a,
 static sw_status do_title(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
 {
     (void)a;
-    return cased(run, value, TITLE, out);
+    return cased(run, value, WORDS, out);
 }
 
 static sw_status do_length(struct jinja_run *run, input value, inputs a, struct jinja_value *out)
@@ -1119,6 +1177,12 @@ static sw_status text_rstrip(struct jinja_run *run, input of, inputs a, struct j
     return strip_text(run, of, a, false, true, out);
 }
 
+static sw_status text_title(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
+{
+    (void)a;
+    return cased(run, of, TITLE, out);
+}
+
 static sw_status text_replace(struct jinja_run *run, input of, inputs a, struct jinja_value *out)
 {
     int64_t most;
@@ -1145,7 +1209,7 @@ static const struct callable text_methods[] = {
     {"upper", do_upper, {{NULL}, 0}, NULL},
     {"lower", do_lower, {{NULL}, 0}, NULL},
     {"capitalize", do_capitalize, {{NULL}, 0}, NULL},
-    {"title", do_title, {{NULL}, 0}, NULL},
+    {"title", text_title, {{NULL}, 0}, NULL},
     {"startswith", text_startswith, {{"", "", ""}, 1}, NULL},
     {"endswith", text_endswith, {{"", "", ""}, 1}, NULL},
     {"split", split, {{"sep", "maxsplit"}, 0}, NULL},

@@ -163,29 +163,6 @@ static bool is_space(int32_t c)
     return (c >= 0x1C && c <= 0x1F) || sw_char_is_space(c);
 }
 
-/* Whether a capital sigma ends a word: a letter precedes it and none follows, ignoring marks. */
-static bool is_final_sigma(const char *text, size_t len, size_t at, size_t end)
-{
-    bool before = false, behind = false, found = false;
-    while (at > 0 && !found) { /* backwards; no mark is visited twice */
-        do {
-            at--;
-        } while (at > 0 && !sw_utf8_begins(text[at]));
-        size_t pos = at;
-        const int32_t c = sw_utf8_step(text, len, &pos);
-        found = !sw_char_is_case_ignorable(c);
-        before = found && sw_char_is_cased(c);
-    }
-    for (size_t pos = end; pos < len && !behind;) {
-        const int32_t c = sw_utf8_step(text, len, &pos);
-        if (!sw_char_is_case_ignorable(c)) {
-            behind = sw_char_is_cased(c);
-            break;
-        }
-    }
-    return before && !behind;
-}
-
 /* Converts to lower case by the full rules, and drops punctuation. */
 static sw_status lower(const char *text, size_t len, struct sw_str *out)
 {
@@ -200,7 +177,7 @@ static sw_status lower(const char *text, size_t len, struct sw_str *out)
         }
         if (c == 0x130) {
             sw_str_puts(out, "i\xCC\x87");
-        } else if (c == 0x3A3 && is_final_sigma(text, len, at, pos)) {
+        } else if (c == 0x3A3 && sw_text_is_final_sigma(text, len, at, pos)) {
             sw_str_puts(out, "\xCF\x82");
         } else if (c >= 0 && !is_ascii_punctuation(c)) {
             sw_str_append(out, bytes, sw_utf8_put(sw_char_lower(c), bytes));

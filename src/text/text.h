@@ -58,9 +58,13 @@ bool sw_char_is_case_ignorable(int32_t code_point);
 /* Cased: lower- and upper-case letters and related characters. Some case-ignorable ones are
  * missing. */
 bool sw_char_is_cased(int32_t code_point);
-/* The lower- or upper-case form of a code point, or itself. */
+/* The lower-, upper- or title-case form of a code point, or itself. */
 int32_t sw_char_lower(int32_t code_point);
 int32_t sw_char_upper(int32_t code_point);
+int32_t sw_char_title(int32_t code_point);
+/* Whether a capital sigma at text[at, end) ends a word: a letter precedes it and none follows,
+ * ignoring marks. */
+bool sw_text_is_final_sigma(const char *text, size_t len, size_t at, size_t end);
 
 enum sw_unicode_form { SW_UNICODE_NFC, SW_UNICODE_NFD, SW_UNICODE_NFKC, SW_UNICODE_NFKD };
 /* Appends the normal form of a well-formed text. */

@@ -128,6 +128,11 @@ int32_t sw_char_upper(int32_t code_point)
     return utf8proc_toupper(code_point);
 }
 
+int32_t sw_char_title(int32_t code_point)
+{
+    return utf8proc_totitle(code_point);
+}
+
 bool sw_char_is_cased(int32_t code_point)
 {
     static const struct range others[] = {{0xAA, 0xAA},      {0xBA, 0xBA},       {0x2160, 0x217F},
@@ -311,6 +316,11 @@ int32_t sw_char_lower(int32_t code_point)
 int32_t sw_char_upper(int32_t code_point)
 {
     return code_point >= 'a' && code_point <= 'z' ? code_point + 'A' - 'a' : code_point;
+}
+
+int32_t sw_char_title(int32_t code_point)
+{
+    return sw_char_upper(code_point);
 }
 
 bool sw_char_is_cased(int32_t code_point)

@@ -129,3 +129,25 @@ void sw_utf8_append_lossy(struct sw_str *out, const char *bytes, size_t len)
         }
     }
 }
+
+bool sw_text_is_final_sigma(const char *text, size_t len, size_t at, size_t end)
+{
+    bool before = false, behind = false, found = false;
+    while (at > 0 && !found) { /* backwards; no mark is visited twice */
+        do {
+            at--;
+        } while (at > 0 && !sw_utf8_begins(text[at]));
+        size_t pos = at;
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        found = !sw_char_is_case_ignorable(c);
+        before = found && sw_char_is_cased(c);
+    }
+    for (size_t pos = end; pos < len && !behind;) {
+        const int32_t c = sw_utf8_step(text, len, &pos);
+        if (!sw_char_is_case_ignorable(c)) {
+            behind = sw_char_is_cased(c);
+            break;
+        }
+    }
+    return before && !behind;
+}

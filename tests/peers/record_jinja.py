@@ -24,6 +24,8 @@ VARIABLES = {
     "m": {"b": 1, "a": [1, None], "\u00e9": "\u00fc\u007f\U0001f600"},
     "r": [{"role": "user", "at": {"x": [5, 6]}}, {"role": "bot", "at": {"x": [7]}}, {"role": "user", "at": {}}],
     "s": " a b  c ",
+    "t": "they're HERE: x-RAY (of m\u00fcLL\u00e9) \u00e9t\u00c9",
+    "g": "\u039f\u0394\u039f\u03a3 \u03a3 \u03b1\u03a3. \u03a3\u03b1 \u03a3\u0301 \u03b1\u03a3\u0301-\u0391\u03a3",
 }
 
 EXPRESSIONS = """
@@ -339,6 +341,30 @@ strftime_now(format='%%')
 strftime_now()
 strftime_now(1)
 strftime_now('%%', '%%')
+t | title
+t.title()
+t | capitalize
+t.capitalize()
+"it's a2b x_y o\'no" | title
+"it's a2b x_y o\'no".title()
+'a-b(c{d[e<f>g)h}i]j/k.l,m' | title
+'a-b(c{d[e<f>g)h}i]j/k.l,m'.title()
+'a\u00a0b\u2003c\u001fd\te' | title
+'--a ((b' | title
+'' | title
+12 | title
+g | title
+g.title()
+g | lower
+g | upper
+g | capitalize
+'\u01c6a \u01c6b' | title
+'\u01c6a \u01c6b'.title()
+'\u01c6a'.capitalize()
+'\u00dfa \u00dfb' | title
+'\u00dfa \u00dfb'.title()
+'\u00dfa' | capitalize
+'\u0130A' | lower
 """
 
 TEMPLATES = [

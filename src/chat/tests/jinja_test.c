@@ -88,7 +88,7 @@ static void check_rows(struct sw_json_doc *doc)
     static const char *const usual[] = {"messages", "tools", "documents", "add_generation_prompt"};
     struct sw_json *root = sw_json_root(doc);
     const struct sw_json *shared = sw_json_get(root, "variables");
-    int n_wrong = 0, n = 0;
+    int n_wrong = 0, n = 0, n_skipped = 0;
     for (struct sw_json *row = sw_json_get(root, "rows")->first; row; row = row->next, ++n) {
         const struct sw_json *template = sw_json_get(row, "template");
         struct sw_json *variables = sw_json_get(row, "variables");
@@ -99,7 +99,9 @@ static void check_rows(struct sw_json_doc *doc)
             put_default(doc, variables, usual[i]);
         }
         make(template->string, template->string_len, variables, &made);
-        if (sw_json_get(row, "refused")) {
+        if (!SW_HAVE_UTF8PROC && made.kind && strstr(sw_error_message(), "utf8proc")) {
+            n_skipped++;
+        } else if (sw_json_get(row, "refused")) {
             n_wrong += made.kind == NULL;
         } else {
             check_made(template->string, &made, sw_json_get(row, "text"), sw_json_get(row, "error"),
@@ -107,8 +109,8 @@ static void check_rows(struct sw_json_doc *doc)
         }
         sw_jinja_text_fini(&made.text);
     }
-    print_message("  %d rows, %d wrong\n", n, n_wrong);
-    assert_true(n > 0);
+    print_message("  %d rows, %d wrong, %d need utf8proc\n", n, n_wrong, n_skipped);
+    assert_true(n > n_skipped);
     assert_int_equal(n_wrong, 0);
 }
 
