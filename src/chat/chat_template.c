@@ -107,17 +107,25 @@ static sw_status take_template(struct sw_chat_templates *templates, const char *
     return st;
 }
 
-/* Reads tokens given as "x" or {"content": "x", ..}. A token from an earlier file is kept. */
+/* Reads tokens given as "x" or {"content": "x", ..}. They replace those of an earlier file; null
+ * takes one back. */
 static sw_status take_tokens(struct sw_json_doc *tokens, const struct sw_json *root)
 {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                        "pad_token", "cls_token", "mask_token"};
     for (size_t i = 0; i < SW_LEN(keys); ++i) {
         const struct sw_json *token = sw_json_get(root, keys[i]);
+        struct sw_json *before = (struct sw_json *)sw_json_get(sw_json_root(tokens), keys[i]);
         if (token && token->type == SW_JSON_OBJECT) {
             token = sw_json_get(token, "content");
         }
-        if (token && token->type == SW_JSON_STRING && !sw_json_get(sw_json_root(tokens), keys[i]) &&
+        if (!token || (token->type != SW_JSON_STRING && token->type != SW_JSON_NULL)) {
+            continue;
+        }
+        if (before) {
+            sw_json_remove(sw_json_root(tokens), before);
+        }
+        if (token->type == SW_JSON_STRING &&
             !sw_json_put_copy(tokens, sw_json_root(tokens), keys[i], token)) {
             return SW_FAIL(SW_E_NOMEM, "out of host memory for the special tokens");
         }
@@ -125,14 +133,15 @@ static sw_status take_tokens(struct sw_json_doc *tokens, const struct sw_json *r
     return SW_OK;
 }
 
-/* want_template: use the file's template. */
+/* want_template: use the file's template. *lists_added: see sw_tokenizer_lists_added. */
 static sw_status read_side_file(struct sw_chat_templates *templates, const char *path,
-                                bool want_template)
+                                bool want_template, bool *lists_added)
 {
     struct sw_json_doc *doc;
     SW_TRY(sw_json_read(path, SW_JSON_STRICT, &doc));
     const struct sw_json *root = sw_json_root(doc), *template = sw_json_get(root, "chat_template");
     sw_status st = take_tokens(templates->tokens, root);
+    *lists_added = sw_tokenizer_lists_added(root);
     if (st >= 0 && want_template && template && template->type != SW_JSON_NULL) {
         st = take_template(templates, path, template);
     }
@@ -157,7 +166,7 @@ static sw_status look_for(const char *folder, const char *name, struct sw_str *p
 static sw_status read_folder(struct sw_chat_templates *templates, const char *folder,
                              struct sw_str *path)
 {
-    bool there = false;
+    bool there = false, lists_added = false;
     if (!templates->plain.text) {
         SW_TRY(look_for(folder, "chat_template.jinja", path, &there));
     }
@@ -168,9 +177,10 @@ static sw_status read_folder(struct sw_chat_templates *templates, const char *fo
     }
     const bool want_template = !templates->plain.text;
     SW_TRY(look_for(folder, "tokenizer_config.json", path, &there));
-    SW_TRY(there ? read_side_file(templates, path->ptr, want_template) : SW_OK);
+    SW_TRY(there ? read_side_file(templates, path->ptr, want_template, &lists_added) : SW_OK);
     SW_TRY(look_for(folder, "special_tokens_map.json", path, &there));
-    return there ? read_side_file(templates, path->ptr, false) : SW_OK;
+    return there && !lists_added ? read_side_file(templates, path->ptr, false, &lists_added)
+                                 : SW_OK;
 }
 
 sw_status sw_chat_templates_open(struct sw_chat_templates *templates, const char *folder,

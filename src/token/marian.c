@@ -35,9 +35,7 @@ struct marian {
     bool *special;                  /* [vocab_size] */
     int32_t unknown;
     bool cleans_up; /* a decoded text, see sw_clean_up_spaces */
-    /* There is added_tokens_decoder. special_tokens_map.json and added_tokens.json are then kept
-     * for saving, and not read. */
-    bool has_list;
+    bool has_list;  /* see sw_tokenizer_lists_added */
 };
 
 static struct marian *self_of(const struct sw_tokenizer *tokenizer)
@@ -414,13 +412,6 @@ static sw_status read_named(struct marian *self, const struct sw_named_text file
     return sw_added_set_init(&self->whole, listed, self->whole.n);
 }
 
-/* Also an empty list counts, as in transformers. */
-static bool has_list(const struct sw_json *settings)
-{
-    const struct sw_json *list = sw_json_get(settings, "added_tokens_decoder");
-    return list && list->type == SW_JSON_OBJECT;
-}
-
 static sw_status read_all(struct marian *self, const struct sw_named_text files[SW_MARIAN_FILES])
 {
     struct naming in = {.vocab = files[SW_MARIAN_VOCAB].name};
@@ -432,7 +423,7 @@ static sw_status read_all(struct marian *self, const struct sw_named_text files[
     }
     SW_TRY(sw_vocab_read_json(&files[SW_MARIAN_VOCAB], &self->vocab));
     SW_TRY_OR(done, sw_named_text_parse(&files[SW_MARIAN_SETTINGS], &in.docs[0]));
-    self->has_list = has_list(sw_json_root(in.docs[0]));
+    self->has_list = sw_tokenizer_lists_added(sw_json_root(in.docs[0]));
     SW_TRY_OR(done,
               sw_named_text_parse(self->has_list ? &none : &files[SW_MARIAN_ROLES], &in.docs[1]));
     SW_TRY_OR(done, read_named(self, files, &in));
@@ -490,8 +481,7 @@ static sw_status open_paths(const char *const paths[SW_MARIAN_FILES], const char
     }
     SW_TRY_OR(done, sw_named_texts_read(paths, SW_MARIAN_FILES, SW_MARIAN_SETTINGS, texts, files));
     SW_TRY_OR(done, sw_marian_parse(files, &self));
-    SW_TRY_OR(done, self_of(self)->has_list ? sw_tokenizer_read_own_roles(self, folder)
-                                            : sw_tokenizer_read_roles(self, folder));
+    SW_TRY_OR(done, sw_tokenizer_read_roles(self, folder));
     *out = self;
     self = NULL;
 done:

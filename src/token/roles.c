@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+static const char settings_file[] = "tokenizer_config.json";
 static const char map_file[] = "special_tokens_map.json";
 static const char template_file[] = "chat_template.jinja"; /* has no roles; saved with the others */
 
@@ -29,6 +30,10 @@ static sw_status read_side_file(struct sw_tokenizer *super, const struct sw_json
         {"eos_token", &super->eos}, {"bos_token", &super->bos}, {"pad_token", &super->pad}};
     for (size_t i = 0; i < SW_LEN(roles); ++i) {
         const char *text = sw_tokenizer_role_text(root, roles[i].key);
+        const struct sw_json *value = sw_json_get(root, roles[i].key);
+        if (value && value->type == SW_JSON_NULL) { /* takes back what an earlier file names */
+            *roles[i].id = -1;
+        }
         if (text) {
             *roles[i].id = sw_tokenizer_find(super, text);
             if (*roles[i].id < 0) {
@@ -107,9 +112,15 @@ sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct 
     return st;
 }
 
-static sw_status read_roles(struct sw_tokenizer *super, const char *folder, bool reads_map)
+bool sw_tokenizer_lists_added(const struct sw_json *settings)
 {
-    const char *const names[] = {"tokenizer_config.json", map_file, template_file};
+    const struct sw_json *list = sw_json_get(settings, "added_tokens_decoder");
+    return list && list->type == SW_JSON_OBJECT;
+}
+
+static sw_status read_files(struct sw_tokenizer *super, const char *folder, bool reads_map)
+{
+    const char *const names[] = {settings_file, map_file, template_file};
     for (size_t i = 0; i < SW_LEN(names); ++i) {
         sw_status st;
         struct sw_str path = {0};
@@ -120,16 +131,16 @@ static sw_status read_roles(struct sw_tokenizer *super, const char *folder, bool
         sw_str_fini(&path);
         SW_TRY(st);
     }
-    usual_roles(super);
     return SW_OK;
 }
 
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *super, const char *folder)
 {
-    return read_roles(super, folder, true);
-}
-
-sw_status sw_tokenizer_read_own_roles(struct sw_tokenizer *super, const char *folder)
-{
-    return read_roles(super, folder, false);
+    struct sw_json_doc *doc = NULL;
+    SW_TRY(sw_tokenizer_read_beside(folder, settings_file, &doc));
+    const bool reads_map = !sw_tokenizer_lists_added(sw_json_root(doc));
+    sw_json_close(doc);
+    SW_TRY(read_files(super, folder, reads_map));
+    usual_roles(super);
+    return SW_OK;
 }

@@ -130,6 +130,11 @@ void sw_tokenizer_put_templates(const struct sw_tokenizer *tokenizer, struct sw_
 /* Whether all token types are 0 because the model takes none. */
 bool sw_tokenizer_has_no_types(const struct sw_tokenizer *tokenizer);
 
+struct sw_json;
+/* Whether tokenizer_config.json has added_tokens_decoder, even an empty one. As in transformers,
+ * special_tokens_map.json and added_tokens.json are then kept for saving, and not read. */
+bool sw_tokenizer_lists_added(const struct sw_json *settings);
+
 /* The folder that a path lies in; "." for a bare name. out is replaced. */
 sw_status sw_tokenizer_folder_of(const char *path, struct sw_str *out);
 /* Removes all files that sw_tokenizer_open would read from the folder, to make room for another

@@ -31,10 +31,8 @@ sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *nam
 /* Reads a JSON file beside a tokenizer. An absent file gives an empty object under its name. */
 sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct sw_json_doc **out);
 /* Finds eos, bos and pad in the optional files tokenizer_config.json and special_tokens_map.json.
- * Well-known names are the default. */
+ * The latter has precedence, but see sw_tokenizer_lists_added. Well-known names are the default. */
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);
-/* As sw_tokenizer_read_roles, but special_tokens_map.json is kept for saving only. */
-sw_status sw_tokenizer_read_own_roles(struct sw_tokenizer *tokenizer, const char *folder);
 /* Sets cut_left: side is "left" or "right", in any case; key is for the message. */
 sw_status sw_tokenizer_set_cut(struct sw_tokenizer *tokenizer, const char *key, const char *side);
 /* Sets all token types of the templates to 0 if the folder's files say that the model takes

@@ -632,8 +632,16 @@ static void templates_in_their_order(void **state)
     check_source(line, "d<|im_end|>TrueTrue04.10.2024");
     check_source(with_tools, "tf");
     sw_test_write_text(2, "special_tokens_map.json",
+                       "{\"eos_token\":\"<|im_start|>\",\"bos_token\":\"<|im_start|>\"}");
+    check_source(line, "d<|im_start|><|im_start|>TrueTrue04.10.2024");
+    sw_test_write_text(2, "special_tokens_map.json", "{\"eos_token\":null}");
+    check_source(line, "dTrueTrue04.10.2024");
+    sw_test_write_text(2, "special_tokens_map.json",
                        "{\"eos_token\":\"no\",\"bos_token\":\"<|im_start|>\"}");
-    check_source(line, "d<|im_end|><|im_start|>TrueTrue04.10.2024");
+    sw_test_write_text(2, "tokenizer_config.json", /* the map does not count, as in transformers */
+                       "{\"eos_token\":\"<|im_end|>\",\"added_tokens_decoder\":{},"
+                       "\"chat_template\":\"d{{ eos_token }}{{ bos_token }}\"}");
+    check_source(line, "d<|im_end|>");
     const char *file = sw_test_write_text(3, "chat_template.jinja", "f{{ eos_token }}");
     check_source(line, "f<|im_end|>");
     check_source(with_tools, "f<|im_end|>");

@@ -328,6 +328,34 @@ static void roles_of_tokens(void **state)
     unlink(sw_test_write_text(1, "tokenizer_config.json", "{}"));
 }
 
+/* As in transformers: special_tokens_map.json has precedence, unless tokenizer_config.json has a
+ * list of added tokens. The map is then not read. */
+static void the_map_of_special_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *settings, *map;
+        int32_t eos, pad;
+    } cases[] = {
+        {"{\"eos_token\":\"<s>\"}", "{\"eos_token\":\"</s>\"}", 301, -1},
+        {"{\"eos_token\":\"<s>\",\"pad_token\":\"<s>\"}", "{\"pad_token\":null}", 300, -1},
+        {"{\"eos_token\":\"<s>\",\"added_tokens_decoder\":{}}",
+         "{\"eos_token\":\"no such token\",\"pad_token\":\"<s>\"}", 300, -1},
+    };
+    struct file file = plain;
+    file.added = SPECIALS;
+    for (size_t i = 0; i < SW_LEN(cases); ++i) {
+        sw_test_write_text(1, "tokenizer_config.json", cases[i].settings);
+        const char *map = sw_test_write_text(2, "special_tokens_map.json", cases[i].map);
+        struct sw_tokenizer *tokenizer = open_file(&file);
+        assert_int_equal(sw_tokenizer_eos(tokenizer), cases[i].eos);
+        assert_int_equal(sw_tokenizer_pad(tokenizer), cases[i].pad);
+        sw_tokenizer_close(tokenizer);
+        unlink(map);
+    }
+    unlink(sw_test_write_text(1, "tokenizer_config.json", "{}"));
+}
+
 /* ---- refusals ---- */
 
 static void check_refused(const struct file *file, sw_status wanted, const char *named)
@@ -723,6 +751,7 @@ static const struct CMUnitTest tests[] = {
     TEST_IF(SW_HAVE_PCRE2, ids_without_a_token_have_no_text),
     TEST_IF(SW_HAVE_PCRE2, templates),
     TEST_IF(SW_HAVE_PCRE2, roles_of_tokens),
+    TEST_IF(SW_HAVE_PCRE2, the_map_of_special_tokens),
     TEST_IF(SW_HAVE_PCRE2, what_is_not_built_is_named),
     TEST_IF(SW_HAVE_PCRE2, damaged_files_are_named),
     TEST_IF(SW_HAVE_PCRE2, saving_and_opening_again),
