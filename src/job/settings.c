@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The generation settings in a model's files: generation_config.json, or config.json of an
-// encoder-decoder that lacks it. A warning names keys that would change a text but are not
-// supported.
+// The generation settings in a model's files: generation_config.json, or config.json if that is
+// missing. A warning names keys that would change a text but are not supported.
 #include <string.h>
 #include <unistd.h>
 
@@ -192,7 +191,7 @@ static sw_status read_rules(const struct sw_json_doc *doc, const struct sw_json 
 }
 
 /* *out stays NULL if neither file is there. */
-static sw_status open_file(const char *model, bool answers, struct sw_json_doc **out)
+static sw_status open_file(const char *model, struct sw_json_doc **out)
 {
     struct sw_str path = {0};
     sw_status st = SW_OK;
@@ -201,7 +200,7 @@ static sw_status open_file(const char *model, bool answers, struct sw_json_doc *
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a path");
     } else if (access(path.ptr, F_OK) == 0) {
         st = sw_json_read(path.ptr, SW_JSON_STRICT, out);
-    } else if (answers && access(model, F_OK) == 0) {
+    } else if (access(model, F_OK) == 0) {
         st = sw_hf_read_config(model, out);
     }
     sw_str_fini(&path);
@@ -218,7 +217,7 @@ sw_status sw_job_settings_read(const char *model, bool answers, const struct sw_
                                     .min_new = -1,
                                     .max_length = -1,
                                     .max_new = -1};
-    SW_TRY(open_file(model, answers, &doc));
+    SW_TRY(open_file(model, &doc));
     sw_status st = SW_OK;
     if (doc) {
         st = read_rules(doc, sw_json_root(doc), out);

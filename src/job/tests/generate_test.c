@@ -60,6 +60,8 @@ static int make_model(void **state)
         "\"encoder_attention_heads\": 2, \"decoder_attention_heads\": 2, \"encoder_ffn_dim\": 24, "
         "\"decoder_ffn_dim\": 24, \"max_position_embeddings\": 24, \"pad_token_id\": 0, "
         "\"eos_token_id\": 3, \"bos_token_id\": 2, \"decoder_start_token_id\": 3}";
+    static const char gpt[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 14, \"n_embd\": 16, "
+                              "\"n_layer\": 1, \"n_head\": 2, \"n_positions\": 24}";
     sw_tokenizer *tokenizer = NULL;
     (void)state;
     test_put("vocab.txt", words);
@@ -70,6 +72,7 @@ static int make_model(void **state)
     sw_tokenizer_close(tokenizer);
     export_model("model", config, words);
     export_model("bart", bart, words);
+    export_model("gpt", gpt, words);
     return 0;
 }
 
@@ -282,6 +285,35 @@ static void rules_of_the_folder_are_followed_or_named(void **state)
     text = must(plain, NULL);
     assert_true(strlen(text) <= strlen("x x x x\n") && !warned[0]);
     free(text);
+}
+
+/* A decoder without generation_config.json follows its config.json, as in transformers. */
+static void a_decoder_follows_its_config_without_the_other_file(void **state)
+{
+    static const char config[] =
+        "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], "
+        "\"vocab_size\": 14, \"n_embd\": 16, \"n_layer\": 1, \"n_head\": 2, "
+        "\"n_positions\": 24, \"suppress_tokens\": [0, 1, 2, 3, 4], \"max_length\": 3, "
+        "\"eos_token_id\": %s}";
+    static const char ends[] = "[5, 6, 7, 8, 9, 10, 11, 12, 13, 50256]";
+    struct sw_generate_options o = {.model = test_at("gpt"), .prompt = "a b", .tokens = 4};
+    char text[400];
+    (void)state;
+    snprintf(text, sizeof text, config, ends);
+    test_put("gpt/config.json", text);
+    char *one = must(o, NULL);
+    assert_int_equal(strlen(one), strlen("a b x\n")); /* its first token ends it */
+    assert_true(!warned[0]);
+    o.ignore_eos = true;
+    char *all = must(o, NULL);
+    assert_true(strlen(all) >= strlen("a bxxxx\n") && strcmp(all, one) != 0);
+    o.ignore_eos = false;
+    test_put("gpt/generation_config.json", "{\"suppress_tokens\": [0, 1, 2, 3, 4]}");
+    char *other = must(o, NULL);
+    assert_string_equal(other, all);
+    free(other);
+    free(all);
+    free(one);
 }
 
 static void rules_that_make_no_sense_are_named(void **state)
@@ -548,6 +580,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_are_written_as_they_come),
     cmocka_unit_test(ranks_share_the_work_and_the_first_one_prints),
     cmocka_unit_test(rules_of_the_folder_are_followed_or_named),
+    cmocka_unit_test(a_decoder_follows_its_config_without_the_other_file),
     cmocka_unit_test(rules_that_make_no_sense_are_named),
     cmocka_unit_test(a_text_longer_than_the_positions_is_named),
     cmocka_unit_test(evaluation_writes_texts_beside_targets),
