@@ -252,6 +252,10 @@ static void generate_answers_and_stops_at_the_ids_of_the_generation_config(void 
     assert_string_equal(test_said, "ok\n");
     test_expect("generate --chat --model parrot/model <questions.txt", 0, "ok");
     assert_string_equal(test_said, "ok\nok\n");
+    test_expect("generate --chat --model parrot/model <nul.txt", 1,
+                "standard input line 3: byte 2 is NUL, wanted text");
+    test_expect("generate --chat --model parrot/model <.", 1,
+                "cannot read standard input: Is a directory");
     test_put("parrot/model/generation_config.json", "{\"eos_token_id\": [98, 79]}"); /* "o" */
     test_expect("generate --chat --model parrot/model --prompt 'q?'", 0, "o");
     assert_string_equal(test_said, "o\n");
@@ -359,7 +363,9 @@ static void put_files(void)
     test_put("lines.jsonl", LINE "messages: none\n");
     test_put("mixed.jsonl", LINE "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
     test_put("pairs.jsonl", "{\"prompt\":\"q\",\"completion\":\"a\"}\n");
-    test_put("questions.txt", "one?\n\nand two?\n");
+    test_put("questions.txt", "one?\r\n\r\nand two?\n");
+    static const char nul[] = "one?\n\na\0b\n";
+    assert_int_equal(sw_file_write_atomic(test_at("nul.txt"), nul, sizeof nul - 1), SW_OK);
 #define TURN "{\"from\":\"human\",\"value\":\"%.*s?\"},{\"from\":\"gpt\",\"value\":\"ok\"}"
     for (int i = 0; i < 8; i++) {
         sw_str_printf(&parrot, "{\"conversations\":[" TURN "," TURN "]}\n", i, "and two", 8 - i,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // spillway generate - continues a prompt, generates a text for each input, or answers in a chat;
 // writes to standard output.
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +22,10 @@ struct run {
     sw_comm *comm; /* of a process that a launcher started; else NULL */
     struct chat_flags chats;
     struct sw_chat_options chat_options; /* options for chats */
+    char refused[160];                   /* what is wrong with standard input; "" = nothing */
 };
 
-static sw_status generate(const struct run *run, bool *started)
+static sw_status generate(struct run *run, bool *started)
 {
     const struct sw_generate_options options = {.model = run->model,
                                                 .adapter = run->adapter,
@@ -44,7 +46,7 @@ static sw_status generate(const struct run *run, bool *started)
 /* ---- chats ---- */
 
 struct talk {
-    const struct run *run;
+    struct run *run;
     sw_tokenizer *tokenizer;
     sw_chat *chat;
     sw_engine *engine;
@@ -118,13 +120,39 @@ static sw_status answer(struct talk *t, const char *question)
     return st;
 }
 
-/* Sends a line of the first rank to the others. len: below 0 = there is none */
-static sw_status share_line(const struct run *run, char **line, size_t *cap, int64_t *len)
+/* Reads a line without its line break, which may be CRLF. *len: below 0 = there is none */
+static sw_status read_line(struct run *run, long long i, char **line, size_t *cap, int64_t *len)
 {
-    if (!run->comm) {
+    *len = getline(line, cap, stdin);
+    if (*len < 0 && feof(stdin)) {
         return SW_OK;
     }
-    sw_status st = sw_comm_broadcast(run->comm, 0, len, sizeof *len, "the length of a line");
+    if (*len < 0) {
+        snprintf(run->refused, sizeof run->refused, "cannot read standard input: %s",
+                 strerror(errno));
+        return SW_E_IO;
+    }
+    *len -= *len > 0 && (*line)[*len - 1] == '\n';
+    *len -= *len > 0 && (*line)[*len - 1] == '\r';
+    (*line)[*len] = '\0';
+    const int64_t n = (int64_t)strlen(*line);
+    if (n < *len) {
+        snprintf(run->refused, sizeof run->refused,
+                 "standard input line %lld: byte %lld is NUL, wanted text", i, (long long)n + 1);
+        return SW_E_FORMAT;
+    }
+    return SW_OK;
+}
+
+/* Sends a line of the first rank to the others. len: below 0 = there is none */
+static sw_status share_line(const struct run *run, sw_status st, char **line, size_t *cap,
+                            int64_t *len)
+{
+    if (!run->comm) {
+        return st;
+    }
+    st = sw_comm_agree(run->comm, st, "reading a line");
+    st = st < 0 ? st : sw_comm_broadcast(run->comm, 0, len, sizeof *len, "the length of a line");
     if (st < 0 || *len < 0) {
         return st;
     }
@@ -146,25 +174,24 @@ static sw_status answer_lines(struct talk *t)
     int64_t len = 0;
     sw_status st = SW_OK;
     const bool reads = cli_leads(t->run->comm), asks = reads && isatty(STDIN_FILENO) == 1;
-    while (st >= 0) {
+    for (long long i = 1; st >= 0; i++) {
         if (asks) {
             fputs("> ", stdout);
             fflush(stdout);
         }
-        len = reads ? getline(&line, &cap, stdin) : 0;
-        st = share_line(t->run, &line, &cap, &len);
+        st = reads ? read_line(t->run, i, &line, &cap, &len) : SW_OK;
+        st = share_line(t->run, st, &line, &cap, &len);
         if (st < 0 || len < 0) {
             break;
         }
-        line[strcspn(line, "\r\n")] = '\0';
-        st = *line ? answer(t, line) : SW_OK;
+        st = len > 0 ? answer(t, line) : SW_OK;
     }
     fputs(asks ? "\n" : "", stdout);
     free(line);
     return st;
 }
 
-static sw_status talk(const struct run *run, bool *started)
+static sw_status talk(struct run *run, bool *started)
 {
     struct talk t = {.run = run};
     sw_status st = open_talk(&t);
@@ -267,9 +294,11 @@ int sw_cmd_generate(int argc, char **argv)
     if (status < 0) {
         bool started = false;
         run.sampling.seed = (uint64_t)run.seed;
-        status = run_ranks(&run, &started) >= 0
-                     ? CLI_DONE
-                     : cli_error(&command, started ? CLI_FAILED : CLI_REFUSED);
+        const sw_status st = run_ranks(&run, &started);
+        const int failed = started ? CLI_FAILED : CLI_REFUSED;
+        status = st >= 0        ? CLI_DONE
+                 : *run.refused ? cli_fail(&command, failed, "%s", run.refused)
+                                : cli_error(&command, failed);
     }
     cli_free_words(&run.sets);
     free(device.edit);

@@ -49,31 +49,39 @@ static sw_status add_prompt(struct generate *g, const char *text, size_t len)
     return sw_ids_push(&g->sizes, (int32_t)n);
 }
 
-/* Pushes a line without its line break, unless it is empty. */
-static sw_status add_line(struct generate *g, struct sw_str *line)
+/* Pushes a line without its line break, which may be CRLF, unless it is empty. */
+static sw_status add_line(struct generate *g, const struct sw_str *line, int64_t i)
 {
-    const size_t n = line->len > 0 ? strcspn(line->ptr, "\r\n") : 0;
-    const sw_status st = line->failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a prompt")
-                         : n > 0      ? add_prompt(g, line->ptr, n)
-                                      : SW_OK;
-    sw_str_fini(line);
-    *line = (struct sw_str){0};
-    return st;
+    const char *text = sw_str_text(line);
+    const size_t n = line->len - (line->len > 0 && text[line->len - 1] == '\r');
+    const char *nul = memchr(text, '\0', n);
+    if (line->failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a prompt");
+    }
+    if (nul) {
+        return SW_FAIL(SW_E_FORMAT, "standard input line %lld: byte %lld is NUL, wanted text",
+                       (long long)i, (long long)(nul - text) + 1);
+    }
+    return n > 0 ? add_prompt(g, text, n) : SW_OK;
 }
 
 static sw_status add_lines(struct generate *g, FILE *in)
 {
-    char part[1024];
     struct sw_str line = {0};
+    int64_t i = 1;
     sw_status st = SW_OK;
-    while (st >= 0 && fgets(part, sizeof part, in)) {
-        sw_str_puts(&line, part);
-        st = strchr(part, '\n') ? add_line(g, &line) : SW_OK;
+    for (int c; st >= 0 && (c = getc(in)) != EOF;) {
+        if (c == '\n') {
+            st = add_line(g, &line, i++);
+            sw_str_clear(&line);
+        } else {
+            sw_str_putc(&line, (char)c);
+        }
     }
     if (st >= 0 && ferror(in)) {
         st = SW_FAIL(SW_E_IO, "prompts cannot be read: %s", strerror(errno));
     }
-    st = st < 0 ? st : add_line(g, &line);
+    st = st < 0 ? st : add_line(g, &line, i);
     sw_str_fini(&line);
     return st;
 }

@@ -91,16 +91,26 @@ static char *generate(struct sw_generate_options o, const char *lines, sw_status
     bool started;
     FILE *to = open_memstream(&text, &len);
     o.model = o.model ? o.model : test_at("model");
-    o.in = lines ? fmemopen((char *)(uintptr_t)lines, strlen(lines), "r") : NULL;
+    o.in = lines ? fmemopen((char *)(uintptr_t)lines, strlen(lines), "r") : o.in;
     warned[0] = '\0';
     sw_log_set_sink(keep_warning, NULL);
     *out = sw_generate_text(&o, to, &started);
     sw_log_set_sink(NULL, NULL);
-    if (o.in) {
+    if (lines) {
         fclose(o.in);
     }
     fclose(to);
     assert_true(*out < 0 || started);
+    return text;
+}
+
+/* lines: [len] */
+static char *generate_bytes(struct sw_generate_options o, const char *lines, size_t len,
+                            sw_status *out)
+{
+    o.in = fmemopen((char *)(uintptr_t)lines, len, "r");
+    char *text = generate(o, NULL, out);
+    fclose(o.in);
     return text;
 }
 
@@ -135,6 +145,24 @@ static void each_line_has_a_text(void **state)
         (struct sw_generate_options){.prompt = "c", .source_prefix = "a b ", .tokens = 9}, NULL);
     assert_memory_equal(prefixed, want, strlen(prefixed));
     free(prefixed);
+}
+
+/* CRLF ends a line, and a CR alone does not. A decoder's prompt is printed as it was. */
+static void line_ends_of_both_kinds_and_no_nul(void **state)
+{
+    static const char text[] = "a b\r\nc\rd\r\n\r\n\re";
+    const struct sw_generate_options o = {.model = test_at("gpt"), .tokens = 1};
+    sw_status st;
+    (void)state;
+    char *all = generate_bytes(o, text, sizeof text - 1, &st);
+    assert_int_equal(st, SW_OK);
+    assert_true(strncmp(all, "a b", 3) == 0 && strstr(all, "\nc\rd") && strstr(all, "\n\re"));
+    assert_null(strstr(all, "\r\n"));
+    free(all);
+    free(generate_bytes(o, "a\nb\0c\n", 6, &st));
+    assert_int_equal(st, SW_E_FORMAT);
+    assert_non_null(
+        strstr(sw_error_message(), "standard input line 2: byte 2 is NUL, wanted text"));
 }
 
 static void prompts_that_cannot_be_read_are_an_error(void **state)
@@ -576,6 +604,7 @@ static void samples_that_cannot_be_are_refused_first(void **state)
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(each_line_has_a_text),
+    cmocka_unit_test(line_ends_of_both_kinds_and_no_nul),
     cmocka_unit_test(prompts_that_cannot_be_read_are_an_error),
     cmocka_unit_test(words_are_written_as_they_come),
     cmocka_unit_test(ranks_share_the_work_and_the_first_one_prints),
