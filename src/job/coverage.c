@@ -25,7 +25,9 @@ struct sw_job_coverage sw_job_coverage_of(const struct sw_ckpt_meta *meta)
 
 const char *sw_job_coverage_text(const struct sw_job_coverage *coverage, char *buf, size_t cap)
 {
-    snprintf(buf, cap, coverage->rows < coverage->of ? "%lld of %lld rows" : "",
-             (long long)coverage->rows, (long long)coverage->of);
+    buf[0] = '\0';
+    if (coverage->rows < coverage->of) {
+        snprintf(buf, cap, "%lld of %lld rows", (long long)coverage->rows, (long long)coverage->of);
+    }
     return buf;
 }

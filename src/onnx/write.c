@@ -169,8 +169,8 @@ static void write_dims(struct writing *w, const struct sw_onnx_dims *dims)
     struct sw_proto_writer *p = &w->proto;
     for (int d = 0; d < dims->rank; d++) {
         const struct sw_onnx_size *size = &dims->of[d];
-        char text[96];
-        int len = snprintf(text, sizeof text, size->c1 != 1 ? "%lld" : "", (long long)size->c1);
+        char text[96] = "";
+        int len = size->c1 != 1 ? snprintf(text, sizeof text, "%lld", (long long)size->c1) : 0;
         for (int k = 0; k < ONNX_N_FREE; k++) {
             if (size->free[k]) {
                 len += snprintf(text + len, sizeof text - (size_t)len, "%s%s", len ? "*" : "",
