@@ -230,7 +230,7 @@ static const struct {
      "--set spillway.mesh.pipe=8: spillway.mesh.pipe: 8 with 1 chunk per stage: the model"},
     {"plan --model gpt2-tiny --on dgx2-v100 --search --set spillway.mesh.tensor=3", 2,
      "--set spillway.mesh.tensor=3: spillway.mesh.tensor: pipe x expert x tensor x context is 3"},
-    {"plan --model gpt2-tiny --rates fp32=1", 2, "the nearest is f32"},
+    {"plan --model gpt2-tiny --rates fp32=1", 2, "the nearest is \"f32\""},
     {"plan --model gpt2-tiny --rates copy", 2, "NAME=NUMBER"},
     {"plan --model gpt2-tiny --rates copy=0", 2, "copy=0: wanted a number above 0"},
     {"plan --model gpt2-tiny --rates copy=1x", 2, "copy=1x: wanted a number above 0"},

@@ -154,7 +154,7 @@ def test_a_group_has_the_ranks_of_an_axis(small: Path) -> None:
         np.testing.assert_array_equal(group.broadcast(value), value)
         assert group.all_gather(7).tolist() == [7]
         group.barrier()
-    with pytest.raises(spillway.ArgumentError, match="the nearest is tensor"):
+    with pytest.raises(spillway.ArgumentError, match='the nearest is "tensor"'):
         engine.group("tenser")
     with pytest.raises(spillway.ArgumentError, match="root is 1; wanted 0 to 0"):
         group.broadcast(value, root=1)

@@ -159,6 +159,14 @@ const char *sw_plain_words(const char *text, char *out, size_t cap);
 
 /* Levenshtein distance, for "did you mean"; -1 when out of memory. */
 int sw_edit_distance(const char *a, const char *b);
+
+struct sw_hint {
+    char text[128];
+};
+
+/* `; the nearest is "NEAREST"`, for the end of a message; "" if nearest (of sw_nearest) is NULL. */
+struct sw_hint sw_hint(const char *nearest);
+
 /* Formats a size: "512 B", "1.5 KiB", "3.2 GiB". Returns buf. */
 const char *sw_format_bytes(char *buf, size_t cap, double bytes);
 

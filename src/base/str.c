@@ -172,6 +172,15 @@ const char *sw_nearest(const char *word, const char *const *candidates, size_t n
     return best;
 }
 
+struct sw_hint sw_hint(const char *nearest)
+{
+    struct sw_hint hint = {""};
+    if (nearest) {
+        snprintf(hint.text, sizeof hint.text, "; the nearest is \"%.100s\"", nearest);
+    }
+    return hint;
+}
+
 const char *sw_format_bytes(char *buf, size_t cap, double bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -56,10 +56,9 @@ static sw_status no_such(const char *name, const char *path)
                                "the folder that has clusters/",
                                name, path)
                      : SW_FAIL(SW_E_ARG,
-                               "no cluster \"%.80s\"%s%s%s; wanted a file, by a name with \"/\" or "
+                               "no cluster \"%.80s\"%s; wanted a file, by a name with \"/\" or "
                                "\".json\", or one of %s",
-                               name, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                               nearest ? "\"" : "", sw_str_text(&list));
+                               name, sw_hint(nearest).text, sw_str_text(&list));
     sw_str_fini(&list);
     return st;
 }

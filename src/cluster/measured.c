@@ -43,9 +43,8 @@ static sw_status check_keys(const struct file *f, const struct sw_json *node, co
         }
         if (i == n) {
             const char *nearest = sw_nearest(child->key, keys, n);
-            return SW_FAIL(SW_E_CONFIG, "%s:%d: %s: unknown key \"%.80s\"%s%s%s", f->name,
-                           child->key_line, what, child->key, nearest ? "; the nearest is \"" : "",
-                           nearest ? nearest : "", nearest ? "\"" : "");
+            return SW_FAIL(SW_E_CONFIG, "%s:%d: %s: unknown key \"%.80s\"%s", f->name,
+                           child->key_line, what, child->key, sw_hint(nearest).text);
         }
     }
     return SW_OK;

@@ -50,9 +50,8 @@ static sw_status check_keys(const struct reader *r, const struct sw_json *node, 
         }
         if (i == n || strlen(child->key) != child->key_len) {
             const char *nearest = sw_nearest(child->key, names, n);
-            return refuse(r, child->key_line, path, "unknown key \"%.80s\"%s%s%s", child->key,
-                          nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                          nearest ? "\"" : "");
+            return refuse(r, child->key_line, path, "unknown key \"%.80s\"%s", child->key,
+                          sw_hint(nearest).text);
         }
     }
     return SW_OK;

@@ -242,9 +242,8 @@ static sw_status take_partition(struct sw_config *config, const struct config_en
     const char *nearest = sw_nearest(value->string, names, SW_LEN(names));
     return sw_config_refuse(config->impl, entry->line, entry->path,
                             "\"%.80s\" is not \"time\", \"parameters\", \"uniform\", "
-                            "\"type:REGEX\" or a list of block numbers%s%s%s",
-                            value->string, nearest ? "; the nearest is \"" : "",
-                            nearest ? nearest : "", nearest ? "\"" : "");
+                            "\"type:REGEX\" or a list of block numbers%s",
+                            value->string, sw_hint(nearest).text);
 }
 
 static bool is_best(const struct sw_json *value)

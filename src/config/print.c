@@ -325,9 +325,7 @@ static sw_status no_such_key(const char *key)
         }
     }
     const char *nearest = n > 0 ? sw_nearest(key, list, n) : NULL;
-    const sw_status st =
-        SW_FAIL(SW_E_CONFIG, "no key \"%.80s\"%s%s%s", key, nearest ? "; the nearest is \"" : "",
-                nearest ? nearest : "", nearest ? "\"" : "");
+    const sw_status st = SW_FAIL(SW_E_CONFIG, "no key \"%.80s\"%s", key, sw_hint(nearest).text);
     sw_free(names);
     sw_free(list);
     return st;

@@ -49,9 +49,7 @@ static sw_status unknown_key(const struct sw_config_impl *impl, const char *path
     }
     const char *nearest = sw_nearest(child->key, names, n);
     return sw_config_refuse(impl, child->key_line ? child->key_line : child->line, path,
-                            "unknown key \"%.80s\"%s%s%s", child->key,
-                            nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                            nearest ? "\"" : "");
+                            "unknown key \"%.80s\"%s", child->key, sw_hint(nearest).text);
 }
 
 /* ---- entries ---- */
@@ -290,9 +288,8 @@ static sw_status unknown_type(const struct sw_config_impl *impl, const struct ty
     const char *nearest = sw_nearest(type->string, names, n);
     char path[64];
     snprintf(path, sizeof path, "%s.type", block->section->path);
-    return sw_config_refuse(
-        impl, type->line, path, "unknown %s \"%.80s\"%s%s%s", block->section->path, type->string,
-        nearest ? "; the nearest is \"" : "", nearest ? nearest : "", nearest ? "\"" : "");
+    return sw_config_refuse(impl, type->line, path, "unknown %s \"%.80s\"%s", block->section->path,
+                            type->string, sw_hint(nearest).text);
 }
 
 static sw_status read_params(struct sw_config *config, const struct typed_block *block,

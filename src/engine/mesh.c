@@ -267,8 +267,8 @@ static sw_status find_axis(const char *axis, enum sw_axis *out)
     }
     const char *nearest = axis ? sw_nearest(axis, names, SW_AXIS_COUNT) : NULL;
     return SW_FAIL(SW_E_ARG,
-                   "there is no axis \"%.80s\"; wanted pipe, data, expert, context or tensor%s%s",
-                   axis ? axis : "", nearest ? "; the nearest is " : "", nearest ? nearest : "");
+                   "there is no axis \"%.80s\"; wanted pipe, data, expert, context or tensor%s",
+                   axis ? axis : "", sw_hint(nearest).text);
 }
 
 sw_status sw_engine_axis(const sw_engine *e, const char *axis, int *out_rank, int *out_size)

@@ -76,8 +76,8 @@ static sw_status refuse_rate(const char *text, const char *name)
         SW_E_ARG,
         "--rates %s: wanted NAME=NUMBER with f32, bf16, f16 (GFLOP/s), copy, memory, "
         "disk_read, disk_write, comm, node, net, host (GB/s), comm_latency (microseconds) or "
-        "node_ranks (ranks of a host)%s%s",
-        text, nearest ? "; the nearest is " : "", nearest ? nearest : "");
+        "node_ranks (ranks of a host)%s",
+        text, sw_hint(nearest).text);
 }
 
 static sw_status take_rate(const char *text, struct sw_machine_rates *rates)

@@ -498,12 +498,11 @@ static sw_status find_runs(struct report *r)
         names[i] = f->runs[i].id;
     }
     const char *nearest = sw_nearest(r->wanted->id, names, (size_t)f->n_runs);
-    const sw_status st = SW_FAIL(
-        SW_E_ARG,
-        "no published run \"%.80s\"%s%s%s; wanted the id of a run, a group, \"capacities\" or "
-        "\"all\"; %s has them",
-        r->wanted->id, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-        nearest ? "\"" : "", f->path);
+    const sw_status st =
+        SW_FAIL(SW_E_ARG,
+                "no published run \"%.80s\"%s; wanted the id of a run, a group, \"capacities\" or "
+                "\"all\"; %s has them",
+                r->wanted->id, sw_hint(nearest).text, f->path);
     sw_free(names);
     return st;
 }

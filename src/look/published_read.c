@@ -66,9 +66,8 @@ static sw_status check_key(const struct pub_file *f, const struct sw_json *child
         }
     }
     const char *nearest = sw_nearest(child->key, names, n);
-    return SW_FAIL(SW_E_CONFIG, "%s:%d: unknown key \"%.60s\"%s%s%s", f->path, child->key_line,
-                   child->key, nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                   nearest ? "\"" : "");
+    return SW_FAIL(SW_E_CONFIG, "%s:%d: unknown key \"%.60s\"%s", f->path, child->key_line,
+                   child->key, sw_hint(nearest).text);
 }
 
 /* list: the words, for a message */

@@ -72,6 +72,8 @@ static void nearest_word(void **state)
     assert_null(sw_nearest("communication_data_type", words, 4));
     assert_null(sw_nearest("x", words, 4));
     assert_null(sw_nearest("anything", words, 0));
+    assert_string_equal(sw_hint("stage").text, "; the nearest is \"stage\"");
+    assert_string_equal(sw_hint(NULL).text, "");
 }
 
 static void bytes_for_people(void **state)

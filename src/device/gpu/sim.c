@@ -164,10 +164,8 @@ static sw_status check_kernels(const struct sw_cluster *c)
         }
         if (k == SW_N_OP_KINDS) {
             const char *nearest = sw_nearest(kernel->op, names, SW_N_OP_KINDS);
-            return SW_FAIL(SW_E_CONFIG, "%s:%d: kernels.op: no operation is named \"%.60s\"%s%s%s",
-                           c->device.measured, kernel->line, kernel->op,
-                           nearest ? "; the nearest is \"" : "", nearest ? nearest : "",
-                           nearest ? "\"" : "");
+            return SW_FAIL(SW_E_CONFIG, "%s:%d: kernels.op: no operation is named \"%.60s\"%s",
+                           c->device.measured, kernel->line, kernel->op, sw_hint(nearest).text);
         }
     }
     return SW_OK;

@@ -312,7 +312,7 @@ static void groups_are_lent_by_axis(void **state)
     assert_int_equal(sw_comm_size(group), 1);
     assert_int_equal(sw_comm_barrier(group, "nobody"), SW_OK);
     assert_int_equal(sw_engine_group(e, "tenser", &group), SW_E_ARG);
-    assert_non_null(strstr(sw_error_message(), "the nearest is tensor"));
+    assert_non_null(strstr(sw_error_message(), "the nearest is \"tensor\""));
     sw_close(e);
 }
 
