@@ -110,9 +110,9 @@ static const char *const ignored[] = {"*.version", NULL};
 
 #define SIZES(width, heads, vocab)                                                                 \
     {                                                                                              \
-        [SW_SIZE_WIDTH] = {"d_model", NULL, (width)},                                              \
-        [SW_SIZE_LAYERS] = {"encoder_layers", NULL, 12},                                           \
-        [SW_SIZE_HEADS] = {"encoder_attention_heads", NULL, (heads)},                              \
+        [SW_SIZE_WIDTH] = {"d_model", "hidden_size", (width)},                                     \
+        [SW_SIZE_LAYERS] = {"encoder_layers", "num_hidden_layers", 12},                            \
+        [SW_SIZE_HEADS] = {"encoder_attention_heads", "num_attention_heads", (heads)},             \
         [SW_SIZE_INNER] = {"encoder_ffn_dim", NULL, 4096},                                         \
         [SW_SIZE_VOCAB] = {"vocab_size", NULL, (vocab)}, [SW_SIZE_TOKENS] = {                      \
             "max_position_embeddings",                                                             \
@@ -135,6 +135,7 @@ const struct sw_seq2seq_family sw_family_bart = {
     .ops.classes = {{"BartForConditionalGeneration", "seq2seq"},
                     {"BartForSequenceClassification", "classify"}},
     .ops.sizes = SIZES(1024, 16, 50265),
+    .ops.labels = 3, /* entailment: contradiction, neutral, entailment */
     .names = {NAMES, .embedding_norm = "layernorm_embedding"},
     .ignored = ignored,
     .read = read,

@@ -3,17 +3,12 @@
 // key and value side by side.
 #include "model/decoder.h"
 
-static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config, int64_t width)
+static sw_status refuse(struct sw_json_doc *doc, const struct sw_json *config)
 {
-    int64_t slices = 1, other = width;
+    int64_t slices = 1;
     SW_TRY(sw_json_get_i64(doc, config, "pretraining_tp", 1, &slices));
     if (slices > 1) { /* transformers' sliced products leave biases out */
         SW_TRY(sw_model_only(doc, config, "slow_but_exact", false));
-    }
-    SW_TRY(sw_json_get_i64(doc, config, "n_embed", width, &other));
-    if (other != width) {
-        return SW_FAIL(SW_E_FORMAT, "%s: hidden_size is %lld and n_embed %lld; wanted one number",
-                       sw_json_name(doc), (long long)width, (long long)other);
     }
     return SW_OK;
 }
@@ -23,7 +18,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
 {
     struct sw_decoder_spec *s = &decoder->spec;
     bool on = false;
-    SW_TRY(refuse(doc, config, decoder->super.width));
+    SW_TRY(refuse(doc, config));
     SW_TRY(sw_model_read_amount(doc, config, "layer_norm_epsilon", 1e-5, &s->eps));
     SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
     SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));

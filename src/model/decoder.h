@@ -158,9 +158,12 @@ struct sw_decoder;
 struct sw_decoder_family {
     struct sw_model_ops ops; /* SW_DECODER_OPS of its model_type, and SW_DECODER_CLASSES */
     struct sw_decoder_names names;
-    bool tied;                  /* default if config.json does not say */
-    int64_t kv_heads;           /* the same; 0 = as many as query heads */
-    const char *const *ignored; /* globs of file tensors to ignore; NULL-terminated, or NULL */
+    bool tied;                   /* default if config.json does not say */
+    int64_t kv_heads;            /* the same; 0 = as many as query heads */
+    double rms_norm_eps;         /* the same; 0 = 1e-6 */
+    const char *rope_parameters; /* the same: JSON; NULL = none */
+    bool rotates_part;           /* partial_rotary_factor counts */
+    const char *const *ignored;  /* globs of file tensors to ignore; NULL-terminated, or NULL */
     /* pairs: a parameter's name and an alternative; NULL-terminated, or NULL */
     const char *const *aliases;
     /* Reads the rest of config.json; may remove or add names. Refuses a key that changes the
@@ -274,8 +277,9 @@ sw_status sw_gemma_read(struct sw_json_doc *doc, const struct sw_json *config,
 sw_status sw_qwen_read_windows(struct sw_json_doc *doc, const struct sw_json *config,
                                struct sw_decoder *decoder);
 
-/* Reads what Qwen 3 has in common with and without experts: all but its windows. */
-sw_status sw_qwen3_read(struct sw_json_doc *doc, const struct sw_json *config,
+/* Reads what Qwen 3 has in common with and without experts: all but its windows. head_width: as in
+ * sw_decoder_read_llama. */
+sw_status sw_qwen3_read(struct sw_json_doc *doc, const struct sw_json *config, int64_t head_width,
                         struct sw_decoder *decoder);
 
 /* ---- experts (experts.c) ---- */

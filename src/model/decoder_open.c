@@ -287,7 +287,6 @@ static sw_status read_scaling(struct sw_json_doc *doc, const struct sw_json *rop
     struct sw_rotary_spec *r = &m->spec.rotary;
     static const char original[] = "original_max_position_embeddings";
     double tokens = r->original_tokens;
-    SW_TRY(read_kind(doc, rope, m));
     if (!(tokens > 0)) {
         SW_TRY(sw_model_read_amount(doc, rope, original, (double)m->super.max_tokens, &tokens));
     }
@@ -337,12 +336,21 @@ static sw_status find_rope(const struct sw_json_doc *doc, const struct sw_json *
 }
 
 /* A share of a head may give an odd number of columns. Frequencies then use that number, and one
- * more column is rotated. */
+ * more column is rotated. As in transformers, a family that does not read the share ignores it,
+ * unless rotary positions are scaled: that model does not run. */
 static sw_status read_share(const struct sw_json_doc *doc, double share, struct sw_decoder *m)
 {
     struct sw_rotary_spec *r = &m->spec.rotary;
     const int64_t head = m->spec.head_width;
-    const int64_t width = share > 0 && share <= 1 ? (int64_t)((double)head * share) : 0;
+    const bool all = !m->family->rotates_part && r->kind == SW_ROTARY_DEFAULT;
+    const bool valid = share > 0 && share <= 1;
+    const int64_t width = all ? head : valid ? (int64_t)((double)head * share) : 0;
+    if (!m->family->rotates_part && width != head) {
+        return SW_FAIL(SW_E_UNSUP,
+                       "%s: partial_rotary_factor %g with a scaling of rotary positions is not "
+                       "built in this version for %s (it has: 1)",
+                       sw_json_name(doc), share, m->family->ops.model_type);
+    }
     r->is_odd = width % 2 != 0;
     r->width = width + r->is_odd;
     if (width < 1 || r->width > head) {
@@ -368,18 +376,38 @@ sw_status sw_decoder_read_rope(struct sw_json_doc *doc, const struct sw_json *co
         return SW_FAIL(SW_E_FORMAT, "%s: rope_theta is %g; wanted more than 1", sw_json_name(doc),
                        r->theta);
     }
+    SW_TRY(read_kind(doc, rope, m));
     SW_TRY(read_share(doc, share, m));
     return read_scaling(doc, rope, config, m);
+}
+
+/* The family's own rope_parameters, if config.json has neither key. */
+static sw_status open_own_rope(const struct sw_json_doc *doc, const struct sw_json *config,
+                               const struct sw_decoder_family *family, struct sw_json_doc **out)
+{
+    const struct sw_json *given = sw_json_get(config, "rope_parameters");
+    const char *text = family->rope_parameters;
+    if (!text || (given && given->type != SW_JSON_NULL)) {
+        return SW_OK;
+    }
+    return sw_json_parse(sw_json_name(doc), text, strlen(text), SW_JSON_STRICT, out);
 }
 
 sw_status sw_decoder_read_rotary(struct sw_json_doc *doc, const struct sw_json *config,
                                  double theta, double share, struct sw_decoder *m)
 {
     const struct sw_json *rope = NULL;
+    struct sw_json_doc *own = NULL;
     SW_TRY(find_rope(doc, config, &rope));
     SW_TRY(sw_json_get_f64(doc, config, "rope_theta", theta, &theta));
     SW_TRY(sw_json_get_f64(doc, config, "partial_rotary_factor", share, &share));
-    return sw_decoder_read_rope(doc, config, rope, theta, share, m);
+    if (!rope) {
+        SW_TRY(open_own_rope(doc, config, m->family, &own));
+        rope = own ? sw_json_root(own) : NULL;
+    }
+    const sw_status st = sw_decoder_read_rope(doc, config, rope, theta, share, m);
+    sw_json_close(own);
+    return st;
 }
 
 /* ---- LLaMA and related families ---- */
@@ -388,8 +416,9 @@ sw_status sw_decoder_read_common(struct sw_json_doc *doc, const struct sw_json *
                                  struct sw_decoder *m)
 {
     struct sw_decoder_spec *s = &m->spec;
+    const double eps = m->family->rms_norm_eps;
     SW_TRY(sw_model_read_act(doc, config, "hidden_act", "silu", &s->act));
-    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", 1e-6, &s->eps));
+    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", eps > 0 ? eps : 1e-6, &s->eps));
     SW_TRY(sw_model_read_amount(doc, config, "initializer_range", 0.02, &s->init_range));
     SW_TRY(sw_model_read_dropout(doc, config, "attention_dropout", 0, &s->attention_dropout));
     s->norm = SW_NORM_RMS;
@@ -404,6 +433,10 @@ sw_status sw_decoder_read_llama_layers(struct sw_json_doc *doc, const struct sw_
     static const struct sw_model_key head = {"head_dim", NULL, 0};
     const struct sw_json *given = sw_json_get(config, "head_dim");
     SW_TRY(sw_decoder_read_kv_heads(doc, config, m));
+    if (head_width > 0 && given && given->type == SW_JSON_NULL) {
+        return SW_FAIL(SW_E_FORMAT, "%s:%d:%d: head_dim is null; wanted a number",
+                       sw_json_name(doc), given->line, given->column);
+    }
     if (head_width > 0 || (given && given->type != SW_JSON_NULL)) {
         SW_TRY(sw_model_read_size(doc, config, &head, head_width, &s->head_width));
     }

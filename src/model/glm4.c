@@ -10,7 +10,6 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_decoder_spec *s = &decoder->spec;
     SW_TRY(sw_decoder_read_llama_layers(doc, config, 128, decoder));
     SW_TRY(sw_decoder_read_rotary(doc, config, 10000, 0.5, decoder));
-    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", 1.5625e-07, &s->eps));
     SW_TRY(sw_json_get_bool(doc, config, "attention_bias", true, &s->qkv_bias));
     sw_decoder_read_padding(config, decoder->super.vocab > PADDING ? PADDING : -1, decoder);
     s->rotary.interleaved = true;
@@ -38,5 +37,7 @@ const struct sw_decoder_family sw_family_glm4 = {
               .gate_up = "mlp.gate_up_proj",
               .down = "mlp.down_proj"},
     .kv_heads = 2,
+    .rms_norm_eps = 1.5625e-07,
+    .rotates_part = true,
     .read = read,
 };

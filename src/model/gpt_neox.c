@@ -3,15 +3,15 @@
 // rotated; the file stores each head's query, key and value side by side.
 #include "model/decoder.h"
 
-/* Reads `key`, which takes precedence over transformers' other name for it; files with both have
- * the same value. */
+/* Reads `key`. transformers ignores `other`, its name in other families; files with both have the
+ * same value. */
 static sw_status read_old(struct sw_json_doc *doc, const struct sw_json *config, const char *key,
                           const char *other, double *out)
 {
     double same = 0;
     SW_TRY(sw_json_get_f64(doc, config, key, *out, out));
     SW_TRY(sw_json_get_f64(doc, config, other, *out, &same));
-    if (same != *out && sw_json_get(config, key)) {
+    if (same != *out) {
         return SW_FAIL(SW_E_FORMAT, "%s: %s is %g and %s %g; wanted the same number",
                        sw_json_name(doc), key, *out, other, same);
     }
@@ -62,5 +62,6 @@ const struct sw_decoder_family sw_family_gpt_neox = {
               .down = "mlp.dense_4h_to_h"},
     .ignored = ignored,
     .aliases = aliases,
+    .rotates_part = true,
     .read = read,
 };

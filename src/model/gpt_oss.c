@@ -50,5 +50,10 @@ const struct sw_decoder_family sw_family_gpt_oss = {
               .experts = "mlp.experts",
               .expert_gate_up = "gate_up_proj",
               .expert_down = "down_proj"},
+    .kv_heads = 8,
+    .rope_parameters =
+        "{\"rope_type\": \"yarn\", \"factor\": 32, \"beta_fast\": 32, \"beta_slow\": 1, "
+        "\"truncate\": false, \"original_max_position_embeddings\": 4096}",
+    .rms_norm_eps = 1e-5,
     .read = read,
 };

@@ -15,5 +15,6 @@ const struct sw_decoder_family sw_family_mistral = {
                                       "MistralModel"),
     .ops.sizes = SW_LLAMA_SIZES(4096, 32, 32, 14336, 32000, 131072),
     .names = SW_LLAMA_NAMES,
+    .kv_heads = 8,
     .read = read,
 };

@@ -41,5 +41,7 @@ const struct sw_decoder_family sw_family_mixtral = {
               .expert_gate = "w1",
               .expert_up = "w3",
               .expert_down = "w2"},
+    .kv_heads = 8,
+    .rms_norm_eps = 1e-5,
     .read = read,
 };

@@ -54,7 +54,7 @@ enum sw_model_size {
     SW_SIZE_COUNT
 };
 struct sw_model_key {
-    const char *key, *alias; /* alias: an older name, or NULL */
+    const char *key, *alias; /* alias: another name that transformers reads, or NULL */
     int64_t fallback;
 };
 
@@ -79,6 +79,7 @@ struct sw_model_ops {
     const char *trunk_class;
     struct sw_model_key sizes[SW_SIZE_COUNT];
     bool is_of_classes;   /* "images" always has exactly one class per image */
+    int64_t labels;       /* default number of labels; 0 = 2 */
     int64_t extra_tokens; /* rows of SW_SIZE_TOKENS that are not positions of a text */
     size_t bytes;         /* of the family's own struct, which begins with its struct sw_model */
     /* Reads config.json into the family's struct, all zero but ops, pad_id and eos_id; refuses
@@ -195,7 +196,7 @@ sw_status sw_model_read_task(const struct sw_model_ops *ops, struct sw_json_doc 
                              struct sw_model *model);
 /* Refuses all but positive 32-bit numbers. */
 sw_status sw_model_check_size(const struct sw_json_doc *doc, const char *key, int64_t value);
-/* Reads such a size; *key may have an older name, too. */
+/* Reads such a size under either of its names; refuses two different numbers. */
 sw_status sw_model_read_size(struct sw_json_doc *doc, const struct sw_json *config,
                              const struct sw_model_key *key, int64_t fallback, int64_t *out);
 /* Reads vocab, max_tokens, width and layers of model, and the family's own sizes. */
@@ -209,9 +210,9 @@ sw_status sw_model_find_act(const struct sw_json_doc *doc, const char *key, cons
                             enum sw_act *out);
 sw_status sw_model_read_act(const struct sw_json_doc *doc, const struct sw_json *config,
                             const char *key, const char *fallback, enum sw_act *out);
-/* Reads num_labels, or the size of id2label, or 2. */
-sw_status sw_model_read_labels(const struct sw_json_doc *doc, const struct sw_json *config,
-                               int64_t *out);
+/* Reads num_labels, or the size of id2label, or the family's default. */
+sw_status sw_model_read_labels(const struct sw_model_ops *ops, const struct sw_json_doc *doc,
+                               const struct sw_json *config, int64_t *out);
 /* Requires 0 <= p < 1; absent or null is `fallback`. */
 sw_status sw_model_read_dropout(struct sw_json_doc *doc, const struct sw_json *config,
                                 const char *key, double fallback, double *out);

@@ -9,7 +9,6 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_decoder_spec *s = &decoder->spec;
     bool bias = false;
     SW_TRY(sw_decoder_read_llama(doc, config, 10000, 0, decoder));
-    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", 1e-5, &s->eps));
     SW_TRY(sw_json_get_bool(doc, config, "attention_bias", false, &bias));
     sw_decoder_read_padding(config, 1, decoder);
     s->qkv_bias = s->out_bias = bias;
@@ -38,5 +37,6 @@ const struct sw_decoder_family sw_family_olmo2 = {
               .gate = "mlp.gate_proj",
               .up = "mlp.up_proj",
               .down = "mlp.down_proj"},
+    .rms_norm_eps = 1e-5,
     .read = read,
 };

@@ -40,5 +40,6 @@ const struct sw_decoder_family sw_family_phi = {
               .out = "self_attn.dense",
               .up = "mlp.fc1",
               .down = "mlp.fc2"},
+    .rotates_part = true,
     .read = read,
 };

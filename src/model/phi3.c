@@ -10,7 +10,6 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
     struct sw_decoder_spec *s = &decoder->spec;
     s->rotary.original_tokens = 4096;
     SW_TRY(sw_decoder_read_llama(doc, config, 10000, 0, decoder));
-    SW_TRY(sw_model_read_amount(doc, config, "rms_norm_eps", 1e-5, &s->eps));
     SW_TRY(sw_model_read_dropout(doc, config, "resid_pdrop", 0, &s->hidden_dropout));
     if (s->rotary.kind != SW_ROTARY_DEFAULT && s->rotary.kind != SW_ROTARY_LONGROPE) {
         return SW_FAIL(SW_E_UNSUP,
@@ -39,5 +38,7 @@ const struct sw_decoder_family sw_family_phi3 = {
               .mlp_norm = "post_attention_layernorm",
               .gate_up = "mlp.gate_up_proj",
               .down = "mlp.down_proj"},
+    .rms_norm_eps = 1e-5,
+    .rotates_part = true,
     .read = read,
 };

@@ -36,5 +36,6 @@ const struct sw_decoder_family sw_family_qwen2 = {
         SW_DECODER_CLASSES("Qwen2ForCausalLM", "Qwen2ForSequenceClassification", "Qwen2Model"),
     .ops.sizes = SW_LLAMA_SIZES(4096, 32, 32, 22016, 151936, 32768),
     .names = SW_LLAMA_NAMES,
+    .kv_heads = 32,
     .read = read,
 };

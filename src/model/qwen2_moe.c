@@ -27,7 +27,6 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                       struct sw_decoder *decoder)
 {
     static const struct sw_experts_keys keys = {.n = "num_experts",
-                                                .n_alias = "num_local_experts",
                                                 .inner = "moe_intermediate_size",
                                                 .fallback_n = 60,
                                                 .fallback_k = 4,
@@ -53,5 +52,6 @@ const struct sw_decoder_family sw_family_qwen2_moe = {
                                       "Qwen2MoeModel"),
     .ops.sizes = SW_LLAMA_SIZES(2048, 24, 16, 5632, 151936, 32768),
     .names = SW_EXPERTS_NAMES,
+    .kv_heads = 16,
     .read = read,
 };

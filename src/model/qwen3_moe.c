@@ -12,7 +12,7 @@ static sw_status read(struct sw_json_doc *doc, const struct sw_json *config,
                                                 .fallback_k = 8,
                                                 .fallback_inner = 768};
     bool windowed = false;
-    SW_TRY(sw_qwen3_read(doc, config, decoder));
+    SW_TRY(sw_qwen3_read(doc, config, 0, decoder));
     SW_TRY(sw_json_get_bool(doc, config, "use_sliding_window", false, &windowed));
     if (windowed) { /* every layer */
         SW_TRY(sw_decoder_read_window(doc, config, 4096, decoder));
@@ -29,5 +29,6 @@ const struct sw_decoder_family sw_family_qwen3_moe = {
                                       "Qwen3MoeModel"),
     .ops.sizes = SW_LLAMA_SIZES(2048, 24, 32, 6144, 151936, 32768),
     .names = SW_EXPERTS_NAMES,
+    .kv_heads = 4,
     .read = read,
 };

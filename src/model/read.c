@@ -124,15 +124,28 @@ sw_status sw_model_check_size(const struct sw_json_doc *doc, const char *key, in
     return SW_OK;
 }
 
+static bool is_given(const struct sw_json *config, const char *key)
+{
+    const struct sw_json *value = key ? sw_json_get(config, key) : NULL;
+    return value && value->type != SW_JSON_NULL;
+}
+
 sw_status sw_model_read_size(struct sw_json_doc *doc, const struct sw_json *config,
                              const struct sw_model_key *key, int64_t fallback, int64_t *out)
 {
-    int64_t old = fallback;
-    if (key->alias) {
-        SW_TRY(sw_json_get_i64(doc, config, key->alias, fallback, &old));
+    const bool other = is_given(config, key->alias);
+    int64_t same;
+    SW_TRY(sw_json_get_i64(doc, config, key->key, fallback, out));
+    if (!other) {
+        return sw_model_check_size(doc, key->key, *out);
     }
-    SW_TRY(sw_json_get_i64(doc, config, key->key, old, out));
-    return sw_model_check_size(doc, key->key, *out);
+    SW_TRY(sw_json_get_i64(doc, config, key->alias, *out, &same));
+    if (is_given(config, key->key) && same != *out) {
+        return SW_FAIL(SW_E_FORMAT, "%s: %s is %lld and %s %lld; wanted one number",
+                       sw_json_name(doc), key->key, (long long)*out, key->alias, (long long)same);
+    }
+    *out = same;
+    return sw_model_check_size(doc, key->alias, same);
 }
 
 sw_status sw_model_read_sizes(struct sw_json_doc *doc, const struct sw_json *config,
@@ -190,15 +203,14 @@ sw_status sw_model_check_parameters(const struct sw_json_doc *doc, const struct 
 
 /* ---- the task ---- */
 
-sw_status sw_model_read_labels(const struct sw_json_doc *doc, const struct sw_json *config,
-                               int64_t *out)
+sw_status sw_model_read_labels(const struct sw_model_ops *ops, const struct sw_json_doc *doc,
+                               const struct sw_json *config, int64_t *out)
 {
     const struct sw_json *map = sw_json_get(config, "id2label");
-    int64_t labels = 2;
-    SW_TRY(sw_json_get_i64(doc, config, "num_labels", 2, &labels));
-    if (map && map->type == SW_JSON_OBJECT && map->n_children > 0) {
-        labels = map->n_children;
-    }
+    const bool has_map = map && map->type == SW_JSON_OBJECT && map->n_children > 0;
+    const int64_t named = has_map ? map->n_children : ops->labels > 0 ? ops->labels : 2;
+    int64_t labels;
+    SW_TRY(sw_json_get_i64(doc, config, "num_labels", named, &labels));
     if (labels < 1) {
         return SW_FAIL(SW_E_FORMAT, "%s: num_labels is %lld", sw_json_name(doc), (long long)labels);
     }
@@ -343,14 +355,14 @@ static sw_status find_class(const struct sw_json_doc *doc, const struct sw_json 
     return st;
 }
 
-/* Default number of labels: two; for numbers, one. */
+/* Default number of labels: the family's; for numbers, one. */
 static sw_status find_labels(const struct sw_json_doc *doc, const struct sw_json *config,
                              const struct sw_model_options *options, struct sw_model *model)
 {
     int problem = N_PROBLEMS;
     const char *const *tasks = tasks_beside(model->task->head, &problem);
     const bool said = sw_json_get(config, "num_labels") || sw_json_get(config, "id2label");
-    SW_TRY(sw_model_read_labels(doc, config, &model->labels));
+    SW_TRY(sw_model_read_labels(model->ops, doc, config, &model->labels));
     if (model->task->n_losses > 0 && model->task->losses[0].kind == SW_LOSS_REWARD) {
         model->has_other_labels = said && model->labels != 1;
         model->labels = 1;
@@ -382,7 +394,7 @@ sw_status sw_model_read_task(const struct sw_model_ops *ops, struct sw_json_doc 
     if (options && options->task) {
         asked = options->task;
     } else if (tasks && !ops->is_of_classes) {
-        SW_TRY(sw_model_read_labels(doc, config, &labels));
+        SW_TRY(sw_model_read_labels(ops, doc, config, &labels));
         labels = options && options->labels > 0 ? options->labels : labels;
         SW_TRY(read_problem(doc, config, labels, tasks, &asked));
     }

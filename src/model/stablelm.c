@@ -37,5 +37,6 @@ const struct sw_decoder_family sw_family_stablelm = {
     .ops.sizes = SW_LLAMA_SIZES(2560, 32, 32, 6912, 50304, 4096),
     .names = SW_LLAMA_NAMES,
     .kv_heads = 32,
+    .rotates_part = true,
     .read = read,
 };

@@ -37,19 +37,20 @@ static void set_stds(struct sw_seq2seq *m, double factor)
 static sw_status read_layers(struct sw_json_doc *doc, const struct sw_json *config, const char *act,
                              struct sw_seq2seq *m)
 {
+    const struct sw_model_key *encoder = &m->super.ops->sizes[SW_SIZE_LAYERS];
     static const struct sw_model_key layers = {"num_decoder_layers", NULL, 0};
-    static const struct sw_model_key head = {"d_kv", NULL, 64};
+    static const struct sw_model_key head = {"d_kv", "head_dim", 64};
     static const struct sw_model_key buckets = {"relative_attention_num_buckets", NULL, 32};
     static const struct sw_model_key distance = {"relative_attention_max_distance", NULL, 128};
     struct sw_seq2seq_spec *s = &m->spec;
     double factor = 1;
-    const struct sw_json *given = sw_json_get(config, layers.key);
+    int64_t same = 0;
     SW_TRY(sw_model_read_size(doc, config, &head, head.fallback, &s->stack[0].head_width));
     s->stack[0].scale = 1;
     s->stack[1] = s->stack[0];
-    if (given && given->type != SW_JSON_NULL) {
-        SW_TRY(sw_model_read_size(doc, config, &layers, m->super.layers, &s->stack[1].layers));
-    }
+    /* as many as num_layers says; transformers reads the other name of that key too late */
+    SW_TRY(sw_json_get_i64(doc, config, encoder->key, encoder->fallback, &same));
+    SW_TRY(sw_model_read_size(doc, config, &layers, same, &s->stack[1].layers));
     SW_TRY(sw_model_read_size(doc, config, &buckets, buckets.fallback, &s->buckets));
     SW_TRY(sw_model_read_size(doc, config, &distance, distance.fallback, &s->distance));
     SW_TRY(read_act(doc, config, act, s));
@@ -113,9 +114,9 @@ static const char *const ignored[] = {"*EncDecAttention.relative_attention_bias.
 const struct sw_seq2seq_family sw_family_t5 = {
     SW_SEQ2SEQ_OPS("t5"),
     .ops.classes = {{"T5ForConditionalGeneration", "seq2seq"}},
-    .ops.sizes = {[SW_SIZE_WIDTH] = {"d_model", NULL, 512},
-                  [SW_SIZE_LAYERS] = {"num_layers", NULL, 6},
-                  [SW_SIZE_HEADS] = {"num_heads", NULL, 8},
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"d_model", "hidden_size", 512},
+                  [SW_SIZE_LAYERS] = {"num_layers", "num_hidden_layers", 6},
+                  [SW_SIZE_HEADS] = {"num_heads", "num_attention_heads", 8},
                   [SW_SIZE_INNER] = {"d_ff", NULL, 2048},
                   [SW_SIZE_VOCAB] = {"vocab_size", NULL, 32128},
                   [SW_SIZE_TOKENS] = {"n_positions", NULL, 512}},
@@ -127,9 +128,9 @@ const struct sw_seq2seq_family sw_family_t5 = {
 const struct sw_seq2seq_family sw_family_mt5 = {
     SW_SEQ2SEQ_OPS("mt5"),
     .ops.classes = {{"MT5ForConditionalGeneration", "seq2seq"}},
-    .ops.sizes = {[SW_SIZE_WIDTH] = {"d_model", NULL, 512},
-                  [SW_SIZE_LAYERS] = {"num_layers", NULL, 8},
-                  [SW_SIZE_HEADS] = {"num_heads", NULL, 6},
+    .ops.sizes = {[SW_SIZE_WIDTH] = {"d_model", "hidden_size", 512},
+                  [SW_SIZE_LAYERS] = {"num_layers", "num_hidden_layers", 8},
+                  [SW_SIZE_HEADS] = {"num_heads", "num_attention_heads", 6},
                   [SW_SIZE_INNER] = {"d_ff", NULL, 1024},
                   [SW_SIZE_VOCAB] = {"vocab_size", NULL, 250112},
                   [SW_SIZE_TOKENS] = {"n_positions", NULL, 512}},
