@@ -166,7 +166,7 @@ sw_status sw_hf_folder_write(struct sw_hf_folder_writer *writer, int64_t i_spec,
 sw_status sw_hf_folder_commit(struct sw_hf_folder_writer *writer);
 void sw_hf_folder_writer_close(struct sw_hf_folder_writer *writer);
 
-/* Copies the files of a model folder that are neither weights nor config.json nor its card
+/* Copies the files of a model folder that are neither weights nor a configuration nor its card
  * (tokenizer, generation settings, licence, ..) unchanged, and the subfolders of modules that
  * modules.json names (sentence-transformers). Other subfolders and hidden files are left out. So
  * is, with a warning, a pointer of Git LFS, or a link out of the folder, except to the blobs of

@@ -56,7 +56,8 @@ sw_status sw_hf_read_config(const char *path, struct sw_json_doc **out)
 }
 
 /* No weights in any of the formats that folders on the hub hold, none of their indexes, and no file
- * that the exporter writes itself: the card of the base speaks of the base. */
+ * that the exporter writes itself: the card of the base speaks of the base, and a folder with
+ * adapter_config.json is read as an adapter's. */
 static bool is_sidecar(const char *name)
 {
     static const char *const weights[] = {".safetensors", ".safetensors.index.json",
@@ -68,7 +69,8 @@ static bool is_sidecar(const char *name)
                                           ".gguf",        ".tflite",
                                           ".ot",          ".mlmodel",
                                           ".tmp"};
-    if (name[0] == '.' || strcmp(name, "config.json") == 0 || strcasecmp(name, "README.md") == 0) {
+    if (name[0] == '.' || strcmp(name, "config.json") == 0 ||
+        strcmp(name, "adapter_config.json") == 0 || strcasecmp(name, "README.md") == 0) {
         return false;
     }
     for (size_t i = 0; i < SW_LEN(weights); i++) {

@@ -341,12 +341,13 @@ static void test_sidecars(void **state)
     (void)state;
     char source[] = "/tmp/spillway-source-XXXXXX";
     assert_non_null(mkdtemp(source));
-    static const char *const names[] = {"config.json",       "tokenizer.json",
-                                        "vocab.json",        "merges.txt",
-                                        "README.md",         "model.safetensors",
-                                        "pytorch_model.bin", ".gitattributes",
-                                        "spiece.model",      "model.safetensors.index.json",
-                                        "64.tflite",         "rust_model.ot"};
+    static const char *const names[] = {"config.json",        "tokenizer.json",
+                                        "vocab.json",         "merges.txt",
+                                        "README.md",          "model.safetensors",
+                                        "pytorch_model.bin",  ".gitattributes",
+                                        "spiece.model",       "model.safetensors.index.json",
+                                        "64.tflite",          "rust_model.ot",
+                                        "adapter_config.json"};
     char path[TEST_PATH_CAP];
     for (size_t i = 0; i < SW_LEN(names); i++) {
         test_join(path, source, names[i]);
@@ -356,8 +357,8 @@ static void test_sidecars(void **state)
     if (sw_hf_copy_sidecars(source, test_folder()) < 0) {
         fail_msg("%s", sw_error_message());
     }
-    static const bool copied[] = {true,  true,  true, true,  false, false,
-                                  false, false, true, false, false, false};
+    static const bool copied[] = {true,  true, true,  true,  false, false, false,
+                                  false, true, false, false, false, false};
     for (size_t i = 0; i < SW_LEN(names); i++) {
         assert_int_equal(has(names[i]), copied[i]);
     }
