@@ -567,13 +567,30 @@ static sw_value learned_positions(struct build *b)
     return sw_embedding(b->g, table, places, -1);
 }
 
+/* fp32 kernels round it themselves. */
+static double embedding_scale(const struct build *b)
+{
+    const double scale = b->m->spec.embedding_scale;
+    if (!b->m->family->rounds_scale) {
+        return scale;
+    }
+    switch (sw_graph_dtype(b->g)) {
+    case SW_BF16:
+        return (double)sw_bf16_to_f32(sw_f32_to_bf16((float)scale));
+    case SW_F16:
+        return (double)sw_f16_to_f32(sw_f32_to_f16((float)scale));
+    default:
+        return scale;
+    }
+}
+
 static sw_value embed(struct build *b, sw_value table, sw_value ids)
 {
     const struct sw_decoder_spec *s = &b->m->spec;
     const struct sw_decoder_names *n = &b->m->names;
     const sw_value places = n->positions ? learned_positions(b) : SW_NO_VALUE;
     sw_value h = sw_embedding(b->g, table, ids, s->padding_id);
-    h = s->embedding_scale > 0 ? sw_scale(b->g, h, s->embedding_scale) : h;
+    h = s->embedding_scale > 0 ? sw_scale(b->g, h, embedding_scale(b)) : h;
     h = project(b, n->project_in, h, b->m->table_width, b->m->super.width);
     h = n->positions ? sw_add(b->g, h, places) : h;
     h = norm_in_trunk(b, n->embedding_norm, h);

@@ -163,6 +163,7 @@ struct sw_decoder_family {
     double rms_norm_eps;         /* the same; 0 = 1e-6 */
     const char *rope_parameters; /* the same: JSON; NULL = none */
     bool rotates_part;           /* partial_rotary_factor counts */
+    bool rounds_scale;           /* embedding_scale has the dtype of the weights */
     const char *const *ignored;  /* globs of file tensors to ignore; NULL-terminated, or NULL */
     /* pairs: a parameter's name and an alternative; NULL-terminated, or NULL */
     const char *const *aliases;

@@ -56,5 +56,6 @@ const struct sw_decoder_family sw_family_gemma = {
     .names = SW_LLAMA_NAMES,
     .tied = true,
     .kv_heads = 16,
+    .rounds_scale = true,
     .read = read,
 };

@@ -83,5 +83,6 @@ const struct sw_decoder_family sw_family_gemma3 = {
     .names = SW_LLAMA_NAMES,
     .tied = true,
     .kv_heads = 4,
+    .rounds_scale = true,
     .read = read,
 };

@@ -361,6 +361,53 @@ static void what_changes_the_mathematics_is_refused_by_its_key(void **state)
     }
 }
 
+/* ---- factors ---- */
+
+/* transformers keeps the root of 3072 in the dtype of the weights: 55.5 in bf16. */
+static void the_scale_of_gemmas_embedding_has_the_dtype_of_the_weights(void **state)
+{
+    static const struct {
+        const char *type;
+        enum sw_dtype dtype;
+        double factor; /* 0: the root itself */
+    } rows[] = {
+        {"gemma", SW_F32, 0},
+        {"gemma", SW_F64, 0},
+        {"gemma", SW_BF16, 55.5},
+        {"gemma2", SW_BF16, 55.5},
+        {"gemma3_text", SW_BF16, 55.5},
+        {"gemma", SW_F16, 55.4375},
+        {"gemma3_text", SW_F16, 55.4375},
+    };
+    const struct sw_forward_spec spec = {.batch = 1, .tokens = 4, .want_logits = true};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        const struct sw_graph_options options = {.dtype = rows[i].dtype,
+                                                 .grad_dtype = rows[i].dtype};
+        struct sw_graph *g = NULL;
+        sw_value loss;
+        sw_status st;
+        char text[128];
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"%s\", \"hidden_size\": 3072, \"num_hidden_layers\": 1}",
+                 rows[i].type);
+        struct sw_model *model = open_text(text, &st);
+        assert_non_null(model);
+        assert_int_equal(sw_graph_open(&options, &g), SW_OK);
+        model->ops->forward(model, g, &spec, &loss);
+        assert_int_equal(sw_graph_status(g), SW_OK);
+        int32_t k = 0;
+        while (k < g->n_ops && g->ops[k].kind != SW_OP_SCALE) {
+            k++;
+        }
+        assert_true(k < g->n_ops);
+        assert_true(g->ops[k].attrs.scale.factor ==
+                    (rows[i].factor > 0 ? rows[i].factor : sqrt(3072)));
+        sw_graph_close(g);
+        sw_model_close(model);
+    }
+}
+
 /* ---- tasks ---- */
 
 static struct sw_model *open_as(const char *members, const struct sw_model_options *options,
@@ -679,6 +726,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(longrope_has_factors_of_short_and_of_long_rows),
     cmocka_unit_test(a_row_of_padding_is_what_pad_token_id_says),
     cmocka_unit_test(rotary_settings_that_are_said_twice_have_an_order),
+    cmocka_unit_test(the_scale_of_gemmas_embedding_has_the_dtype_of_the_weights),
     cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
     cmocka_unit_test(a_task_without_a_head_is_refused_by_name),
     cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
