@@ -199,8 +199,8 @@ static void cut_text(struct sw_task_reading *in, int64_t room, struct sw_task_ro
 }
 
 /* Cuts two texts as longest_first of the library tokenizers does. The longer one is cut if that is
- * enough. Otherwise each gets half of the room, and the one that was longer the odd token; the second
- * if they were equal. */
+ * enough. Otherwise each gets half of the room. An odd token goes to the one that was longer, or to
+ * the second. */
 static void cut_pair(struct sw_task_reading *in, int64_t room, struct sw_task_row *row)
 {
     const int64_t n = row->n, n_second = row->n_second;
