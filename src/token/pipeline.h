@@ -63,6 +63,13 @@ sw_status sw_pipeline_add_entry(struct sw_pipeline *tokenizer, const struct sw_j
                                 const struct sw_json *entry, int64_t id);
 /* Sets the kind of model. */
 void sw_pipeline_set_kind(struct sw_pipeline *tokenizer, enum sw_model_kind kind);
+/* Makes the model a Unigram of n pieces, without an unknown one. */
+sw_status sw_pipeline_open_pieces(struct sw_pipeline *tokenizer, int64_t n);
+/* Adds a piece. Ids begin with 0. */
+sw_status sw_pipeline_add_piece(struct sw_pipeline *tokenizer, const char *text, size_t len,
+                                double score, int32_t id);
+/* Call after all pieces are added. */
+void sw_pipeline_close_pieces(struct sw_pipeline *tokenizer);
 /* Call after all parts are set. Builds the tables for encoding and checks the templates. */
 sw_status sw_pipeline_finish(struct sw_pipeline *tokenizer);
 

@@ -101,6 +101,21 @@ done:
     return st;
 }
 
+sw_status sw_tokenizer_keep_added(struct sw_tokenizer *super, const char *folder)
+{
+    static const char name[] = "added_tokens.json";
+    struct sw_str path = {0};
+    const int n_files = super->n_files;
+    sw_str_printf(&path, "%s/%s", folder, name);
+    const sw_status st = path.failed ? SW_FAIL(SW_E_NOMEM, "out of host memory for a path")
+                                     : read_if_there(super, path.ptr, name, false);
+    if (super->n_files > n_files) { /* it has tokens, though no roles */
+        super->files[n_files].is_unused = false;
+    }
+    sw_str_fini(&path);
+    return st;
+}
+
 sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct sw_json_doc **out)
 {
     struct sw_str path = {0};

@@ -25,6 +25,11 @@ static const char *const keys[] = {"add_prefix_space",
                                    "cls_token",
                                    "pad_token",
                                    "mask_token",
+                                   "mask_token_sent",
+                                   "extra_ids",
+                                   "offset",
+                                   "keep_accents",
+                                   "split_by_punct",
                                    NULL};
 
 static void put_merges(const struct sw_json *merges, struct sw_str *out)

@@ -11,6 +11,7 @@
 #include "token/charsmap.h"
 #include "token/normalize.h"
 #include "token/piece_bpe.h"
+#include "token/piece_class.h"
 #include "token/unigram.h"
 
 #include <math.h>
@@ -32,6 +33,8 @@ struct spm {
     int32_t unknown, byte_id[256];
     bool byte_fallback, dummy_prefix, remove_spaces, escape;
     struct sw_charsmap charsmap;
+    const char *charsmap_bytes; /* [charsmap_len] of the file's bytes; borrowed */
+    size_t charsmap_len;
     struct sw_str unknown_text; /* text that an unknown piece decodes to */
     struct sw_str text;         /* scratch: the normalised text */
     struct sw_str name;         /* of the file, for messages */
@@ -493,6 +496,8 @@ static sw_status take_normalizing(struct spm *self, const struct sw_proto_field 
     case CHARSMAP:
         SW_TRY(want(field, SW_PROTO_BYTES, "precompiled_charsmap"));
         sw_charsmap_fini(&self->charsmap);
+        self->charsmap_bytes = (const char *)field->bytes;
+        self->charsmap_len = field->len;
         return sw_charsmap_init(&self->charsmap, (const char *)field->bytes, field->len);
     case DUMMY:
         self->dummy_prefix = field->integer != 0;
@@ -632,37 +637,30 @@ sw_status sw_sentencepiece_parse(const char *name, const char *bytes, size_t len
     return SW_OK;
 }
 
-/* ---- with the files beside it ---- */
-
-/* tokenizer_config.json and the model's config.json; empty if absent. */
-struct settings {
-    struct sw_json_doc *doc, *config;
-    const struct sw_json *root, *model; /* of them */
-};
-
-/* Finds the class of the tokenizer: from tokenizer_config.json, else from the model's config.json,
- * else T5's if the model is a T5. */
-static sw_status find_class(const struct settings *in, const char **out)
+void sw_sentencepiece_parts(const struct sw_tokenizer *model, struct sw_sentencepiece_parts *out)
 {
-    const char *type;
-    SW_TRY(sw_json_get_str(in->doc, in->root, "tokenizer_class", "", out));
-    if (**out) {
-        return SW_OK;
-    }
-    SW_TRY(sw_json_get_str(in->config, in->model, "model_type", "", &type));
-    return sw_json_get_str(in->config, in->model, "tokenizer_class",
-                           strcmp(type, "t5") == 0 ? "T5Tokenizer" : "", out);
+    const struct spm *self = self_of(model);
+    *out = (struct sw_sentencepiece_parts){.vocab = &self->vocab,
+                                           .scores = self->unigram.scores,
+                                           .kinds = self->unigram.kinds,
+                                           .n = self->unigram.n_scores,
+                                           .is_unigram = self->model == MODEL_UNIGRAM,
+                                           .charsmap = self->charsmap_bytes,
+                                           .charsmap_len = self->charsmap_len};
 }
 
+/* ---- with the files beside it ---- */
+
 /* Whether texts begin with bos and end with eos: from tokenizer_config.json, else by class. */
-static sw_status read_ends(const struct settings *in, bool *bos, bool *eos)
+static sw_status read_ends(const struct sw_class_files *files, bool *bos, bool *eos)
 {
     const char *class;
-    SW_TRY(find_class(in, &class));
-    const bool llama = strncmp(class, "Llama", 5) == 0 || strncmp(class, "Gemma", 5) == 0;
-    const bool t5 = strncmp(class, "T5", 2) == 0;
-    SW_TRY(sw_json_get_bool(in->doc, in->root, "add_bos_token", llama, bos));
-    return sw_json_get_bool(in->doc, in->root, "add_eos_token", t5, eos);
+    const struct sw_json *root = sw_json_root(files->settings);
+    SW_TRY(sw_class_files_class(files, &class));
+    const bool begins = sw_class_is(class, "Llama") || sw_class_is(class, "CodeLlama") ||
+                        sw_class_is(class, "Gemma");
+    SW_TRY(sw_json_get_bool(files->settings, root, "add_bos_token", begins, bos));
+    return sw_json_get_bool(files->settings, root, "add_eos_token", false, eos);
 }
 
 /* Refuses tokens that only tokenizer_config.json has, because the model has no id for them. */
@@ -683,23 +681,31 @@ static sw_status check_added(const struct sw_tokenizer *super, const struct sw_j
     return SW_OK;
 }
 
-static sw_status read_settings(struct sw_tokenizer *super, const char *folder)
+static sw_status set_ends(struct sw_tokenizer *super, const struct sw_class_files *files)
 {
-    sw_status st;
-    bool bos, eos;
-    struct settings in = {0};
-    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "tokenizer_config.json", &in.doc));
-    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "config.json", &in.config));
-    in.root = sw_json_root(in.doc);
-    in.model = sw_json_root(in.config);
-    st = check_added(super, in.root);
-    st = st < 0 ? st : read_ends(&in, &bos, &eos);
+    bool bos = false, eos = false;
+    sw_status st = check_added(super, sw_json_root(files->settings));
+    st = st < 0 ? st : read_ends(files, &bos, &eos);
     st = st >= 0 && (bos || eos) ? sw_tokenizer_surround(super, bos, eos) : st;
-    st = st < 0 ? sw_fail_prefix(st, "%s", sw_json_name(in.doc)) : st;
-done:
-    sw_json_close(in.doc);
-    sw_json_close(in.config);
-    return st;
+    return st < 0 ? sw_fail_prefix(st, "%s", sw_json_name(files->settings)) : SW_OK;
+}
+
+/* Replaces a model by the tokenizer of its class, if it has one. path is for messages. */
+static sw_status take_class(const char *path, const struct sw_class_files *files,
+                            struct sw_tokenizer **model)
+{
+    struct sw_pipeline *pipeline;
+    const struct sw_piece_class *class;
+    sw_status st = sw_piece_class_find(files, &class);
+    st = st >= 0 && class ? sw_piece_class_open(class, files, *model, &pipeline) : st;
+    if (st < 0) {
+        return sw_fail_prefix(st, "%s", path);
+    }
+    if (class) {
+        sw_tokenizer_close(*model);
+        *model = &pipeline->super;
+    }
+    return SW_OK;
 }
 
 static sw_status open_beside(const char *path, const char *folder, struct sw_tokenizer **out)
@@ -709,15 +715,22 @@ static sw_status open_beside(const char *path, const char *folder, struct sw_tok
     size_t len;
     const char *slash = strrchr(path, '/');
     struct sw_tokenizer *self = NULL;
+    struct sw_class_files files = {0};
     SW_TRY(sw_file_read(path, &bytes, &len));
+    SW_TRY_OR(done, sw_class_files_read(folder, &files));
     SW_TRY_OR(done, sw_sentencepiece_parse(path, bytes, len, &self));
+    SW_TRY_OR(done, take_class(path, &files, &self));
     SW_TRY_OR(done, sw_tokenizer_keep_file(self, slash ? slash + 1 : path, bytes, len));
+    SW_TRY_OR(done, sw_tokenizer_keep_added(self, folder));
     SW_TRY_OR(done, sw_tokenizer_read_roles(self, folder));
-    SW_TRY_OR(done, read_settings(self, folder));
-    *out = self;
-    self = NULL;
+    st = self->class_name ? SW_OK : set_ends(self, &files);
+    if (st >= 0) {
+        *out = self;
+        self = NULL;
+    }
 done:
     sw_tokenizer_close(self);
+    sw_class_files_close(&files);
     sw_free(bytes);
     return st;
 }

@@ -15,6 +15,18 @@
 sw_status sw_sentencepiece_parse(const char *name, const char *bytes, size_t len,
                                  struct sw_tokenizer **out);
 
+/* The pieces of a model, and the map by which it normalises texts. */
+struct sw_sentencepiece_parts {
+    const struct sw_vocab *vocab; /* [n] pieces by id */
+    const double *scores;
+    const unsigned char *kinds; /* enum sw_piece_kind */
+    int64_t n;
+    bool is_unigram;
+    const char *charsmap; /* [charsmap_len] part of the bytes that the model was read from */
+    size_t charsmap_len;
+};
+void sw_sentencepiece_parts(const struct sw_tokenizer *model, struct sw_sentencepiece_parts *out);
+
 /* ---- pieces as text, for a vocabulary that numbers the pieces of several models ---- */
 
 /* Calls fn for each piece of a text, from left to right, with its spelling. id: that of the model;

@@ -30,6 +30,8 @@ sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *nam
 
 /* Reads a JSON file beside a tokenizer. An absent file gives an empty object under its name. */
 sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct sw_json_doc **out);
+/* Keeps added_tokens.json for saving, if it is there. */
+sw_status sw_tokenizer_keep_added(struct sw_tokenizer *tokenizer, const char *folder);
 /* Finds eos, bos and pad in the optional files tokenizer_config.json and special_tokens_map.json.
  * The latter has precedence, but see sw_tokenizer_lists_added. Well-known names are the default. */
 sw_status sw_tokenizer_read_roles(struct sw_tokenizer *tokenizer, const char *folder);

@@ -135,22 +135,47 @@ static sw_status read_word_level(struct sw_components *in, const struct sw_json 
     return SW_OK;
 }
 
+sw_status sw_pipeline_open_pieces(struct sw_pipeline *tokenizer, int64_t n)
+{
+    struct sw_unigram *unigram = &tokenizer->unigram;
+    sw_pipeline_set_kind(tokenizer, SW_MODEL_UNIGRAM);
+    if (n > SW_VOCAB_MAX_ID) {
+        return SW_FAIL(SW_E_FORMAT, "vocab has %lld pieces", (long long)n);
+    }
+    unigram->n_scores = n;
+    unigram->scores = sw_alloc("unigram", (size_t)(n + 1) * sizeof(*unigram->scores));
+    SW_TRY_ALLOC(unigram->scores, "the scores of the vocabulary");
+    unigram->unknown = -1;
+    return SW_OK;
+}
+
+sw_status sw_pipeline_add_piece(struct sw_pipeline *tokenizer, const char *text, size_t len,
+                                double score, int32_t id)
+{
+    struct sw_unigram *unigram = &tokenizer->unigram;
+    SW_TRY(sw_vocab_add(&tokenizer->vocab, text, len, id));
+    const struct sw_vocab_token *token = sw_vocab_token(&tokenizer->vocab, id);
+    unigram->scores[id] = score;
+    unigram->min_score = id == 0 || score < unigram->min_score ? score : unigram->min_score;
+    return token->len > 0 ? sw_prefix_add(&unigram->pieces, token->text, token->len, id) : SW_OK;
+}
+
+void sw_pipeline_close_pieces(struct sw_pipeline *tokenizer)
+{
+    sw_prefix_sort(&tokenizer->unigram.pieces);
+    sw_vocab_find_bytes(&tokenizer->vocab, tokenizer->byte_id);
+}
+
 /* ["piece", score] */
 static sw_status read_piece(struct sw_components *in, const struct sw_json *piece, int32_t id)
 {
-    struct sw_unigram *unigram = &in->self->unigram;
     SW_TRY(sw_component_want(piece, SW_JSON_ARRAY, "a piece of vocab"));
     const struct sw_json *text = piece->first, *score = piece->last;
     if (piece->n_children != 2 || text->type != SW_JSON_STRING ||
         (score->type != SW_JSON_FLOAT && score->type != SW_JSON_INT)) {
         return SW_FAIL(SW_E_FORMAT, "line %d: a piece of vocab is not [text, score]", piece->line);
     }
-    SW_TRY(sw_vocab_add(&in->self->vocab, text->string, text->string_len, id));
-    const struct sw_vocab_token *token = sw_vocab_token(&in->self->vocab, id);
-    const double value = score->number;
-    unigram->scores[id] = value;
-    unigram->min_score = id == 0 || value < unigram->min_score ? value : unigram->min_score;
-    return token->len > 0 ? sw_prefix_add(&unigram->pieces, token->text, token->len, id) : SW_OK;
+    return sw_pipeline_add_piece(in->self, text->string, text->string_len, score->number, id);
 }
 
 static sw_status read_unigram(struct sw_components *in, const struct sw_json *model)
@@ -158,20 +183,12 @@ static sw_status read_unigram(struct sw_components *in, const struct sw_json *mo
     struct sw_pipeline *self = in->self;
     const struct sw_json *vocab, *unknown = sw_json_get(model, "unk_id");
     int32_t id = 0;
-    sw_pipeline_set_kind(self, SW_MODEL_UNIGRAM);
     SW_TRY(sw_component_member(model, "vocab", SW_JSON_ARRAY, &vocab));
-    if (vocab->n_children > SW_VOCAB_MAX_ID) {
-        return SW_FAIL(SW_E_FORMAT, "vocab has %lld pieces", (long long)vocab->n_children);
-    }
-    self->unigram.n_scores = vocab->n_children;
-    self->unigram.scores =
-        sw_alloc("unigram", (size_t)(vocab->n_children + 1) * sizeof(*self->unigram.scores));
-    SW_TRY_ALLOC(self->unigram.scores, "the scores of the vocabulary");
+    SW_TRY(sw_pipeline_open_pieces(self, vocab->n_children));
     for (const struct sw_json *piece = vocab->first; piece; piece = piece->next) {
         SW_TRY(read_piece(in, piece, id++));
     }
-    sw_prefix_sort(&self->unigram.pieces);
-    self->unigram.unknown = -1;
+    sw_pipeline_close_pieces(self);
     if (!sw_component_is_null(unknown)) {
         SW_TRY(sw_component_want(unknown, SW_JSON_INT, "unk_id"));
         if (unknown->integer < 0 || unknown->integer >= id) {
@@ -180,7 +197,6 @@ static sw_status read_unigram(struct sw_components *in, const struct sw_json *mo
         }
         self->unigram.unknown = (int32_t)unknown->integer;
     }
-    sw_vocab_find_bytes(&self->vocab, self->byte_id);
     return sw_json_get_bool(in->doc, model, "byte_fallback", false, &self->byte_fallback);
 }
 

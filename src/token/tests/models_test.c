@@ -451,7 +451,7 @@ static void sentencepiece_ends_by_its_class(void **state)
               {"{}", "{\"tokenizer_class\": \"T5Tokenizer\"}", MARK "|ab|</s>"},
               {"{\"tokenizer_class\": \"LlamaTokenizer\"}", "{\"model_type\": \"t5\"}",
                "<s>|" MARK "|ab"},
-              {"{\"add_eos_token\": false}", "{\"model_type\": \"t5\"}", MARK "|ab"}};
+              {"{\"add_eos_token\": true}", "{\"model_type\": \"llama\"}", MARK "|ab|</s>"}};
     for (size_t i = 0; i < SW_LEN(of); i++) {
         const char *path = write_model(unigram, SW_LEN(unigram), 1, true, false);
         sw_test_write_text(1, "tokenizer_config.json", of[i].settings);
