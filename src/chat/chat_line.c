@@ -19,19 +19,24 @@ const char *sw_chat_form_keys(enum sw_chat_form form)
     return form_keys[form];
 }
 
+static bool has(const struct sw_json *line, const char *key)
+{
+    const struct sw_json *value = sw_json_get(line, key);
+    return value && value->type != SW_JSON_NULL;
+}
+
 enum sw_chat_form sw_chat_form_of(const struct sw_json *line)
 {
-    if (sw_json_get(line, "messages")) {
+    if (has(line, "messages")) {
         return SW_CHAT_MESSAGES;
     }
-    if (sw_json_get(line, "conversations")) {
+    if (has(line, "conversations")) {
         return SW_CHAT_CONVERSATIONS;
     }
-    if (sw_json_get(line, "instruction") && sw_json_get(line, "output")) {
+    if (has(line, "instruction") && has(line, "output")) {
         return SW_CHAT_INSTRUCTION;
     }
-    return sw_json_get(line, "prompt") && sw_json_get(line, "completion") ? SW_CHAT_PAIR
-                                                                          : SW_CHAT_NONE;
+    return has(line, "prompt") && has(line, "completion") ? SW_CHAT_PAIR : SW_CHAT_NONE;
 }
 
 /* The document being read (named in messages), and the output. */

@@ -186,6 +186,9 @@ static sw_status get_text(const struct sw_json_doc *doc, const struct sw_json *o
                           const char *key, const struct sw_json **out)
 {
     *out = sw_json_get(object, key);
+    if (*out && (*out)->type == SW_JSON_NULL) { /* the cell of a table that has no value */
+        *out = NULL;
+    }
     if (*out && (*out)->type != SW_JSON_STRING) {
         return SW_FAIL(SW_E_FORMAT, "%s: \"%s\" is %s, wanted a string", sw_json_name(doc), key,
                        sw_json_type_name((*out)->type));
@@ -198,6 +201,16 @@ struct documents {
     void *ctx;
 };
 
+/* As in TRL, messages have precedence over "text", and "text" over the other forms of a chat. */
+static enum sw_chat_form form_of(const struct sw_json *object)
+{
+    const struct sw_json *text = sw_json_get(object, "text");
+    const enum sw_chat_form form = sw_chat_form_of(object);
+    const bool running = text && text->type != SW_JSON_NULL;
+    return running && form != SW_CHAT_MESSAGES && form != SW_CHAT_CONVERSATIONS ? SW_CHAT_NONE
+                                                                                : form;
+}
+
 /* Reads {"text"}, {"prompt", "completion"} or a chat. Other keys are ignored. */
 static sw_status read_object(void *documents, const struct sw_json_doc *doc,
                              const struct sw_json *object)
@@ -207,8 +220,7 @@ static sw_status read_object(void *documents, const struct sw_json_doc *doc,
     const struct sw_json *text, *prompt, *completion;
     struct sw_document document = {
         .name = sw_json_name(doc), .text = "", .completion = "", .doc = doc, .line = object};
-    const bool running = sw_json_get(object, "text") != NULL;
-    document.form = running ? SW_CHAT_NONE : sw_chat_form_of(object);
+    document.form = form_of(object);
     if (document.form != SW_CHAT_NONE && document.form != SW_CHAT_PAIR) {
         return fn(ctx, &document);
     }

@@ -102,9 +102,9 @@ static void expect_data(const char *text, sw_chat *chat, enum sw_data_kind kind,
     const char *file = sw_test_write_text(2, "data.jsonl", text);
     const struct sw_dataset_options options = {
         .files = &file, .n_files = 1, .tokenizer = tokenizer, .seq_len = 32, .chat = chat};
-    assert_int_equal(sw_data_kind_of(&file, 1, false, &found), SW_OK);
-    assert_int_equal(found, kind);
-    const sw_status st = sw_dataset_open(&options, &dataset);
+    sw_status st = sw_data_kind_of(&file, 1, false, &found);
+    assert_true(st < 0 || found == kind);
+    st = st < 0 ? st : sw_dataset_open(&options, &dataset);
     if (wanted ? st >= 0 || !strstr(sw_error_message(), wanted) : st < 0) {
         fail_msg("%s: wanted %s, got %s", text, wanted ? wanted : "no error", sw_error_message());
     }
@@ -132,8 +132,32 @@ static void a_file_is_of_one_kind(void **state)
     expect_data(two, chat, SW_DATA_CHATS, "data.jsonl line 2:1:");
     expect_data("{\"messages\":[" Q "]}\n", chat, SW_DATA_CHATS,
                 "no chat has a token that the loss counts within 32 tokens");
-    expect_data("{\"text\":\"text with enough characters for a row of T\",\"messages\":[]}\n", chat,
-                SW_DATA_TEXT, NULL);
+    sw_chat_close(chat);
+}
+
+/* As in TRL, a conversation has precedence over "text". A key that is null is absent. */
+static void a_line_that_has_text_and_a_conversation(void **state)
+{
+    (void)state;
+#define TEXT "{\"text\":\"text with enough characters for a row of T\","
+    sw_chat *chat = open_chat();
+    expect_data(TEXT "\"messages\":[" Q "," A "]}\n", chat, SW_DATA_CHATS, NULL);
+    expect_data(TEXT "\"messages\":[" Q "," A "]}\n", NULL, SW_DATA_CHATS,
+                "data.jsonl line 1: a chat (\"messages\"), and no");
+    expect_data(TEXT "\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},"
+                     "{\"from\":\"gpt\",\"value\":\"a\"}]}\n",
+                chat, SW_DATA_CHATS, NULL);
+    expect_data(TEXT "\"messages\":[]}\n", chat, SW_DATA_CHATS, "an empty conversation");
+    expect_data(TEXT "\"messages\":null}\n", chat, SW_DATA_TEXT, NULL);
+    expect_data("{\"text\":null,\"prompt\":null,\"messages\":[" Q "," A "]}\n", chat, SW_DATA_CHATS,
+                NULL);
+    expect_data("{\"text\":null,\"prompt\":\"q\",\"completion\":\"a\"}\n", NULL, SW_DATA_PAIRS,
+                NULL);
+    expect_data(TEXT "\"instruction\":\"q\",\"output\":\"a\"}\n", chat, SW_DATA_TEXT, NULL);
+    expect_data("{\"text\":null,\"messages\":null}\n", chat, SW_DATA_TEXT,
+                "or \"prompt\" and \"completion\"; found none of them");
+    expect_data(TEXT "\"prompt\":\"q\",\"completion\":\"a\"}\n", chat, SW_DATA_TEXT,
+                "found \"text\" \"prompt\" \"completion\"");
     sw_chat_close(chat);
 }
 
@@ -206,6 +230,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(rows_are_cut_at_the_end_or_left_out),
     cmocka_unit_test(rows_have_weights_of_their_answers),
     cmocka_unit_test(a_file_is_of_one_kind),
+    cmocka_unit_test(a_line_that_has_text_and_a_conversation),
     cmocka_unit_test(packed_rows_hold_documents_that_begin_anew),
 };
 
