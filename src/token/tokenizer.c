@@ -407,9 +407,35 @@ static size_t character_from(const struct sw_str *text, size_t at)
     return at;
 }
 
-sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const int32_t *prompt,
-                                     int64_t n_prompt, const int32_t *ids, int64_t n_ids,
-                                     struct sw_str *out)
+static bool ends_with(const char *text, size_t len, const char *ending)
+{
+    const size_t n = strlen(ending);
+    return len >= n && memcmp(text + len - n, ending, n) == 0;
+}
+
+/* Length of the text that later ids do not change. They may complete a trailing U+FFFD to a
+ * character, and the clean-up may then remove a space near the end. */
+static size_t settled_bytes(const struct sw_tokenizer *tokenizer, const struct sw_str *text)
+{
+    /* what the first bytes of a match become, the longest first; see sw_clean_up_spaces */
+    static const char *const begun[] = {" n '", " n'", " n ", " 'v", " 'r", " n", " '", " "};
+    size_t n = text->len;
+    while (ends_with(sw_str_text(text), n, "\xEF\xBF\xBD")) {
+        n -= 3;
+    }
+    for (size_t i = 0; i < SW_LEN(begun) && tokenizer->cleans_up; ++i) {
+        if (ends_with(sw_str_text(text), n, begun[i])) {
+            return n - strlen(begun[i]);
+        }
+    }
+    return n;
+}
+
+/* Appends the text that ids add to that of the prompt. *settled: the bytes of it that later ids do
+ * not change */
+static sw_status decode_after(const struct sw_tokenizer *tokenizer, const int32_t *prompt,
+                              int64_t n_prompt, const int32_t *ids, int64_t n_ids,
+                              struct sw_str *out, size_t *settled)
 {
     struct sw_ids all = {0};
     struct sw_str before = {0}, whole = {0};
@@ -419,7 +445,8 @@ sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const
     }
     SW_TRY_OR(done, sw_tokenizer_decode_str(tokenizer, all.ptr, n_prompt, true, &before));
     SW_TRY_OR(done, sw_tokenizer_decode_str(tokenizer, all.ptr, all.len, true, &whole));
-    const size_t at = character_from(&whole, before.len);
+    const size_t at = character_from(&whole, before.len), n = settled_bytes(tokenizer, &whole);
+    *settled = n > at ? n - at : 0;
     if (whole.len > at) {
         sw_str_append(out, whole.ptr + at, whole.len - at);
     }
@@ -431,23 +458,21 @@ done:
     return st;
 }
 
-/* Length of the text without trailing U+FFFD, which later bytes may complete to a character. */
-static size_t settled_bytes(const struct sw_str *text)
+sw_status sw_tokenizer_decode_behind(const struct sw_tokenizer *tokenizer, const int32_t *prompt,
+                                     int64_t n_prompt, const int32_t *ids, int64_t n_ids,
+                                     struct sw_str *out)
 {
-    static const char unknown[] = "\xEF\xBF\xBD";
-    size_t n = text->len;
-    while (n >= 3 && memcmp(text->ptr + n - 3, unknown, 3) == 0) {
-        n -= 3;
-    }
-    return n;
+    size_t settled;
+    return decode_after(tokenizer, prompt, n_prompt, ids, n_ids, out, &settled);
 }
 
 sw_status sw_text_write(struct sw_text_writer *writer, const int32_t *ids, int64_t n_ids, bool last)
 {
     struct sw_str text = {0};
-    sw_status st = sw_tokenizer_decode_behind(writer->tokenizer, writer->prompt, writer->n_prompt,
-                                              ids, n_ids, &text);
-    const size_t n = last ? text.len : settled_bytes(&text);
+    size_t n = 0;
+    sw_status st =
+        decode_after(writer->tokenizer, writer->prompt, writer->n_prompt, ids, n_ids, &text, &n);
+    n = last ? text.len : n;
     const size_t done = character_from(&text, writer->n_written);
     if (st >= 0 && n > done) {
         const bool good =

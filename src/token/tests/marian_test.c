@@ -280,6 +280,56 @@ static void bad_files_are_named(void **state)
     }
 }
 
+/* Writes the ids one by one, and compares with the text at once. */
+static bool is_written_alike(const struct sw_tokenizer *tokenizer, const int32_t *ids, int64_t n,
+                             FILE *to, struct sw_str *whole)
+{
+    char written[64] = "";
+    struct sw_text_writer writer = {.tokenizer = tokenizer, .to = to};
+    rewind(to);
+    for (int64_t i = 1; i <= n; ++i) {
+        assert_int_equal(sw_text_write(&writer, ids, i, i == n), SW_OK);
+    }
+    sw_str_clear(whole);
+    assert_int_equal(sw_tokenizer_decode_str(tokenizer, ids, n, true, whole), SW_OK);
+    rewind(to);
+    const size_t len = writer.n_written > 0 ? fread(written, 1, writer.n_written, to) : 0;
+    return len == whole->len && memcmp(written, sw_str_text(whole), len) == 0;
+}
+
+/* All texts of five of these tokens: a word stays, a space before it goes, or joins two words. */
+static void cleaned_texts_are_written_in_pieces(void **state)
+{
+    (void)state;
+    enum { N = 7, LENGTH = 5 };
+    static const char vocab[] = "{\"</s>\": 0, \"<unk>\": 1, \"<pad>\": 2, \"" MARK
+                                "\": 3, \"n\": 4, \"'\": 5, \"t\": 6, \"v\": 7, \"e\": 8, "
+                                "\".\": 9}";
+    struct sw_tokenizer *tokenizer =
+        open_path(write_folder("cleaned", vocab, "{\"clean_up_tokenization_spaces\": true}", NULL));
+    static const int32_t two_words[] = {6, 3, 4, 3, 5, 3, 6, 3, 9};
+    struct sw_str whole = {0};
+    FILE *to = tmpfile();
+    int n_wrong = 0, n = 1;
+    assert_non_null(to);
+    assert_true(is_written_alike(tokenizer, two_words, SW_LEN(two_words), to, &whole));
+    assert_string_equal(sw_str_text(&whole), "tn't.");
+    for (int i = 0; i < LENGTH; ++i) {
+        n *= N;
+    }
+    for (int i = 0; i < n; ++i) {
+        int32_t ids[LENGTH];
+        for (int k = 0, rest = i; k < LENGTH; ++k, rest /= N) {
+            ids[k] = 3 + rest % N;
+        }
+        n_wrong += !is_written_alike(tokenizer, ids, LENGTH, to, &whole);
+    }
+    assert_int_equal(n_wrong, 0);
+    fclose(to);
+    sw_str_fini(&whole);
+    sw_tokenizer_close(tokenizer);
+}
+
 #define LIST                                                                                       \
     "{\"added_tokens_decoder\": {\"5\": {\"content\": \"<x>\"}, \"7\": {\"content\": \"of the\"}}}"
 #define FILE_OF_BOTH "{\"of the\": 7, \"<x>\": 5}"
@@ -414,6 +464,7 @@ static void failing_allocations(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(recorded_rows_agree),
     cmocka_unit_test(texts_are_written_in_pieces),
+    cmocka_unit_test(cleaned_texts_are_written_in_pieces),
     cmocka_unit_test(pairs_end_once_and_prompts_are_refused),
     cmocka_unit_test(other_tokenizers_have_one_side),
     cmocka_unit_test(missing_files_are_named),
