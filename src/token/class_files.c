@@ -3,6 +3,7 @@
 // have no effect, as in transformers 5.
 #include "token/class_files.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const role_keys[SW_ROLES] = {
@@ -55,6 +56,53 @@ bool sw_class_is(const char *class, const char *name)
     const size_t n = strlen(name);
     return strncmp(class, name, n) == 0 &&
            (strcmp(class + n, "Tokenizer") == 0 || strcmp(class + n, "TokenizerFast") == 0);
+}
+
+/* Whether a word of the list is the class or the model. */
+static bool is_among(const char *list, const char *name, bool is_class)
+{
+    bool found = false;
+    while (*list && !found) {
+        char word[64];
+        const size_t n = strcspn(list, " ");
+        snprintf(word, sizeof word, "%.*s", (int)n, list);
+        found = is_class ? sw_class_is(name, word) : strcmp(name, word) == 0;
+        list += n + (list[n] == ' ');
+    }
+    return found;
+}
+
+static sw_status refuse_class(const struct sw_class_table *table, const char *class,
+                              const char *model)
+{
+    struct sw_str list = {0};
+    for (size_t i = 0; i < table->n; ++i) {
+        sw_str_printf(&list, "%s%s", i > 0 ? " " : "", table->names[i].classes);
+    }
+    const sw_status st = SW_FAIL(
+        SW_E_UNSUP,
+        "the %s %.60s is not built for %s; classes there are %s; any class works with a "
+        "tokenizer.json in the folder",
+        *class ? "class" : "model_type", *class ? class : model, table->what, sw_str_text(&list));
+    sw_str_fini(&list);
+    return st;
+}
+
+sw_status sw_class_files_find(const struct sw_class_files *files,
+                              const struct sw_class_table *table, size_t *out)
+{
+    const char *class, *model;
+    size_t i = 0;
+    SW_TRY(sw_class_files_class(files, &class));
+    SW_TRY(sw_class_files_model(files, &model));
+    while (i < table->n && !(*class ? is_among(table->names[i].classes, class, true)
+                                    : is_among(table->names[i].models, model, false))) {
+        i++;
+    }
+    *out = i < table->n ? i : 0;
+    return i == table->n && (*class || is_among(table->others, model, false))
+               ? refuse_class(table, class, model)
+               : SW_OK;
 }
 
 static bool has_decoder(const struct sw_class_files *files)

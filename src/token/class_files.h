@@ -22,6 +22,26 @@ sw_status sw_class_files_model(const struct sw_class_files *files, const char **
 /* Whether a file's class is `name`, with "Tokenizer" or "TokenizerFast" at its end. */
 bool sw_class_is(const char *class, const char *name);
 
+/* A class by the names that files give it. Lists are words with a space between. */
+struct sw_class_names {
+    const char *classes; /* values of tokenizer_class, without "Tokenizer" and "Fast" */
+    const char *models;  /* values of model_type that imply it if no class is named */
+};
+/* The classes of a kind of vocabulary. */
+struct sw_class_table {
+    const char *what; /* files of the vocabulary, for messages */
+    const struct sw_class_names *names;
+    size_t n;
+    const char *others; /* models whose classes read these files by other rules */
+};
+/* Finds the class. *out: its index. Files that name no class, and a model that implies none, give
+ * 0: a model may have been trained with any vocabulary.
+ *
+ * SW_E_UNSUP   a class that is not in the table, or a model of `others`; the message names it
+ */
+sw_status sw_class_files_find(const struct sw_class_files *files,
+                              const struct sw_class_table *table, size_t *out);
+
 /* Special tokens, in the order in which those that a vocabulary lacks get ids. */
 enum sw_role {
     SW_ROLE_BOS,

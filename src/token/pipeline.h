@@ -78,9 +78,10 @@ sw_status sw_tokenizer_parse_json(const char *name, const char *text, size_t len
                                   const struct sw_tokenizer_options *options,
                                   struct sw_pipeline **out);
 
-enum { SW_VOCAB_MERGES_FILES = 4 };
-/* Parses vocab.json, merges.txt, tokenizer_config.json and the model's config.json. The text of an
- * absent one of the last two is NULL. */
+enum { SW_VOCAB_MERGES_FILES = 6 };
+/* Parses vocab.json, merges.txt, tokenizer_config.json, the model's config.json,
+ * special_tokens_map.json and added_tokens.json. The text of an absent one of the last four is
+ * NULL. */
 sw_status sw_tokenizer_parse_vocab_merges(const struct sw_named_text files[SW_VOCAB_MERGES_FILES],
                                           const struct sw_tokenizer_options *options,
                                           struct sw_pipeline **out);

@@ -2,12 +2,11 @@
 // vocab.json + merges.txt (encoder.json + vocab.bpe at OpenAI): a byte-level BPE as a class of
 // transformers makes it - GPT-2's, RoBERTa's and BART's, or Qwen2's. The pair names neither the
 // class nor the special tokens. They come from tokenizer_config.json and the model's config.json.
-#include "token/pipeline.h"
+#include "token/class_files.h"
 
 #include <string.h>
-#include <strings.h>
 
-enum { VOCAB, MERGES, SETTINGS, MODEL, N_FILES = SW_VOCAB_MERGES_FILES };
+enum { VOCAB, MERGES, SETTINGS, MODEL, MAP, ADDED, N_FILES = SW_VOCAB_MERGES_FILES };
 
 static sw_status read_vocab(const struct sw_named_text *file, struct sw_pipeline *self)
 {
@@ -49,91 +48,51 @@ static sw_status read_merges(const struct sw_named_text *file, struct sw_pipelin
     return sw_tokenizer_keep_file(&self->super, "merges.txt", file->text, file->len);
 }
 
-static sw_status add_listed_token(void *ctx, const struct sw_json_doc *doc,
-                                  const struct sw_json *entry, int64_t id)
-{
-    return sw_pipeline_add_entry(ctx, doc, entry, id);
-}
-
-static sw_status take_settings(const struct sw_json_doc *doc, const struct sw_json *root,
-                               struct sw_pipeline *self)
-{
-    SW_TRY(
-        sw_json_get_bool(doc, root, "add_prefix_space", false, &self->pretokenizer.prefix_space));
-    return sw_added_entries_each(doc, root, add_listed_token, self);
-}
-
 /* ---- differences between the classes ---- */
 
 enum tokenizer_class { CLASS_GPT2, CLASS_ROBERTA, CLASS_QWEN2 };
-enum role { ROLE_BOS, ROLE_EOS, ROLE_UNK, ROLE_SEP, ROLE_CLS, ROLE_PAD, ROLE_MASK, N_ROLES };
 
 static const char *const class_names[] = {
     [CLASS_GPT2] = "gpt2", [CLASS_ROBERTA] = "roberta", [CLASS_QWEN2] = "qwen2"};
 
-static const char end_of_text[] = "<|endoftext|>";
-/* Default special tokens of a class; NULL: it has none. */
-static const char *const usual_tokens[][N_ROLES] = {
-    [CLASS_GPT2] = {end_of_text, end_of_text, end_of_text},
-    [CLASS_ROBERTA] = {"<s>", "</s>", "<unk>", "</s>", "<s>", "<pad>", "<mask>"},
-    [CLASS_QWEN2] = {[ROLE_EOS] = end_of_text, [ROLE_UNK] = end_of_text, [ROLE_PAD] = end_of_text},
+/* Classes of transformers 5, and models that imply one of them. */
+static const struct sw_class_names known[] = {
+    [CLASS_GPT2] = {"GPT2 CodeGen",
+                    "gpt2 gpt_neo gptj gpt_bigcode opt codegen phi starcoder2 dbrx jais2"},
+    [CLASS_ROBERTA] = {"Roberta Bart Longformer LED Mvp",
+                       "roberta roberta-prelayernorm bart longformer led mvp data2vec-text ibert"},
+    [CLASS_QWEN2] = {"Qwen2 Qwen3", "qwen2 qwen2_moe qwen3 qwen3_moe"},
 };
-static const char *const role_keys[N_ROLES] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                               "cls_token", "pad_token", "mask_token"};
 
-/* "bart", "BartTokenizer" and "BartTokenizerFast" are the same class. The default is GPT-2's. */
-static enum tokenizer_class class_of(const char *name)
-{
-    static const struct {
-        const char *model;
-        enum tokenizer_class kind;
-    } known[] = {{"roberta", CLASS_ROBERTA},
-                 {"bart", CLASS_ROBERTA},
-                 {"qwen2", CLASS_QWEN2},
-                 {"qwen3", CLASS_QWEN2}};
-    for (size_t i = 0; i < SW_LEN(known); ++i) {
-        const size_t n = strlen(known[i].model);
-        if (strncasecmp(name, known[i].model, n) == 0 &&
-            (name[n] == '\0' || strncmp(name + n, "Tokenizer", 9) == 0)) {
-            return known[i].kind;
-        }
-    }
-    return CLASS_GPT2;
-}
+static const struct sw_class_table table = {
+    "vocab.json and merges.txt", known, SW_LEN(known),
+    "blenderbot blenderbot-small clip ctrl deberta flaubert fsmt herbert layoutlmv3 luke markuplm "
+    "openai-gpt whisper xlm"};
 
-/* Marks the class's special tokens as special. Returns their ids; -1: not in the vocabulary. */
-static sw_status add_special(const struct sw_json *settings, enum tokenizer_class kind,
-                             struct sw_pipeline *self, int32_t ids[N_ROLES])
-{
-    const struct sw_added_token flags = {.special = true};
-    for (int i = 0; i < N_ROLES; ++i) {
-        const char *given = sw_tokenizer_role_text(settings, role_keys[i]);
-        const char *text = given ? given : usual_tokens[kind][i];
-        const size_t n = text ? strlen(text) : 0;
-        const int32_t added = text ? sw_vocab_find(&self->added, text, n) : -1;
-        ids[i] = added >= 0 || !text ? added : sw_vocab_find(&self->vocab, text, n);
-        if (ids[i] >= 0 && added < 0) {
-            SW_TRY(sw_pipeline_add_token(self, text, n, ids[i], flags, false));
-        }
-    }
-    return SW_OK;
-}
+static const char end_of_text[] = "<|endoftext|>";
+/* RoBERTa's mask takes the space before it, as in the tokenizer.json of its models. */
+static const struct sw_class_roles usual_tokens[] = {
+    [CLASS_GPT2] = {{end_of_text, end_of_text, end_of_text}},
+    [CLASS_ROBERTA] = {{"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"}, true},
+    [CLASS_QWEN2] =
+        {{[SW_ROLE_EOS] = end_of_text, [SW_ROLE_UNK] = end_of_text, [SW_ROLE_PAD] = end_of_text}},
+};
 
 /* Sets the special tokens around a text: RoBERTa's <s> and </s>, else as the settings say. */
-static sw_status set_templates(enum tokenizer_class kind, const int32_t ids[N_ROLES], bool bos,
+static sw_status set_templates(enum tokenizer_class kind, const int32_t ids[SW_ROLES], bool bos,
                                bool eos, struct sw_pipeline *self)
 {
-    self->super.bos = ids[ROLE_BOS];
-    self->super.eos = ids[ROLE_EOS];
+    self->super.bos = ids[SW_ROLE_BOS];
+    self->super.eos = ids[SW_ROLE_EOS];
     if (kind != CLASS_ROBERTA) {
         return bos || eos ? sw_tokenizer_surround(&self->super, bos, eos) : SW_OK;
     }
-    if (ids[ROLE_CLS] < 0 || ids[ROLE_SEP] < 0) {
+    if (ids[SW_ROLE_CLS] < 0 || ids[SW_ROLE_SEP] < 0) {
         return SW_FAIL(SW_E_FORMAT,
                        "RoBERTa's class puts <s> and </s> around a text (cls_token and sep_token "
                        "name others), and the vocabulary does not have them");
     }
-    return sw_tokenizer_mark(&self->super, ids[ROLE_CLS], ids[ROLE_SEP], true);
+    return sw_tokenizer_mark(&self->super, ids[SW_ROLE_CLS], ids[SW_ROLE_SEP], true);
 }
 
 static sw_status set_words(enum tokenizer_class kind, struct sw_pipeline *self)
@@ -147,43 +106,38 @@ static sw_status set_words(enum tokenizer_class kind, struct sw_pipeline *self)
                                SW_SPLIT_ISOLATED, false);
 }
 
-/* The files beside the pair; empty if absent. */
-struct beside {
-    struct sw_json_doc *settings, *model;
-    const char *vocab; /* the path of the vocabulary */
-};
-
-/* Takes the class from tokenizer_config.json, else from the model's config.json, else by family. */
-static sw_status take_class(const struct beside *in, struct sw_pipeline *self)
+/* vocab: the path of the vocabulary */
+static sw_status take_class(const struct sw_class_files *files, const char *vocab,
+                            struct sw_pipeline *self)
 {
-    int32_t ids[N_ROLES];
-    const char *name;
+    int32_t ids[SW_ROLES];
+    size_t kind;
     bool bos, eos;
-    const struct sw_json *settings = sw_json_root(in->settings), *model = sw_json_root(in->model);
-    SW_TRY(sw_json_get_str(in->model, model, "model_type", "", &name));
-    SW_TRY(sw_json_get_str(in->model, model, "tokenizer_class", name, &name));
-    SW_TRY(sw_json_get_str(in->settings, settings, "tokenizer_class", name, &name));
-    const enum tokenizer_class kind = class_of(name);
+    const struct sw_json *settings = sw_json_root(files->settings);
+    sw_status st = sw_class_files_find(files, &table, &kind);
+    SW_TRY(st < 0 ? sw_fail_prefix(st, "%s", vocab) : SW_OK);
     self->super.class_name = class_names[kind];
-    SW_TRY(set_words(kind, self));
-    SW_TRY(take_settings(in->settings, settings, self));
-    SW_TRY(sw_json_get_bool(in->settings, settings, "add_bos_token", false, &bos));
-    SW_TRY(sw_json_get_bool(in->settings, settings, "add_eos_token", false, &eos));
-    SW_TRY(add_special(settings, kind, self, ids));
-    const sw_status st = set_templates(kind, ids, bos, eos, self);
-    return st < 0 ? sw_fail_prefix(st, "%s", in->vocab) : SW_OK;
+    SW_TRY(set_words((enum tokenizer_class)kind, self));
+    SW_TRY(sw_json_get_bool(files->settings, settings, "add_prefix_space", false,
+                            &self->pretokenizer.prefix_space));
+    SW_TRY(sw_json_get_bool(files->settings, settings, "add_bos_token", false, &bos));
+    SW_TRY(sw_json_get_bool(files->settings, settings, "add_eos_token", false, &eos));
+    SW_TRY(sw_class_files_add_tokens(files, &usual_tokens[kind], false, self, ids));
+    st = set_templates((enum tokenizer_class)kind, ids, bos, eos, self);
+    return st < 0 ? sw_fail_prefix(st, "%s", vocab) : SW_OK;
 }
 
 static sw_status read_class(const struct sw_named_text files[N_FILES], struct sw_pipeline *self)
 {
     sw_status st;
-    struct beside in = {.vocab = files[VOCAB].name};
+    struct sw_class_files in = {0};
     SW_TRY_OR(done, sw_named_text_parse(&files[SETTINGS], &in.settings));
     SW_TRY_OR(done, sw_named_text_parse(&files[MODEL], &in.model));
-    st = take_class(&in, self);
+    SW_TRY_OR(done, sw_named_text_parse(&files[MAP], &in.map));
+    SW_TRY_OR(done, sw_named_text_parse(&files[ADDED], &in.added));
+    st = take_class(&in, files[VOCAB].name, self);
 done:
-    sw_json_close(in.settings);
-    sw_json_close(in.model);
+    sw_class_files_close(&in);
     return st;
 }
 
@@ -225,6 +179,7 @@ static sw_status open_paths(const char *const paths[N_FILES], const char *folder
     char *texts[N_FILES] = {0};
     SW_TRY_OR(done, sw_named_texts_read(paths, N_FILES, SETTINGS, texts, files));
     SW_TRY_OR(done, sw_tokenizer_parse_vocab_merges(files, options, out));
+    SW_TRY_OR(done, sw_tokenizer_keep_added(&(*out)->super, folder));
     SW_TRY_OR(done, sw_tokenizer_read_roles(&(*out)->super, folder));
 done:
     for (int i = 0; i < N_FILES; ++i) {
@@ -237,24 +192,33 @@ sw_status sw_tokenizer_open_vocab_merges(const char *vocab_path, const char *mer
                                          const struct sw_tokenizer_options *options,
                                          struct sw_tokenizer **out)
 {
+    static const char *const beside[N_FILES] = {[SETTINGS] = "tokenizer_config.json",
+                                                [MODEL] = "config.json",
+                                                [MAP] = "special_tokens_map.json",
+                                                [ADDED] = "added_tokens.json"};
     sw_status st;
     struct sw_pipeline *self = NULL;
-    struct sw_str folder = {0}, settings = {0}, model = {0};
+    struct sw_str folder = {0}, names[N_FILES] = {0};
+    const char *paths[N_FILES] = {vocab_path, merges_path};
+    bool failed = false;
     SW_TRY_OR(done, sw_tokenizer_folder_of(vocab_path, &folder));
-    sw_str_printf(&settings, "%s/tokenizer_config.json", folder.ptr);
-    sw_str_printf(&model, "%s/config.json", folder.ptr);
-    if (settings.failed || model.failed) {
+    for (int i = SETTINGS; i < N_FILES; ++i) {
+        sw_str_printf(&names[i], "%s/%s", folder.ptr, beside[i]);
+        failed = failed || names[i].failed;
+        paths[i] = sw_str_text(&names[i]);
+    }
+    if (failed) {
         st = SW_FAIL(SW_E_NOMEM, "out of host memory for a path");
         goto done;
     }
-    const char *const paths[N_FILES] = {vocab_path, merges_path, settings.ptr, model.ptr};
     SW_TRY_OR(done, open_paths(paths, folder.ptr, options, &self));
     *out = &self->super;
     self = NULL;
 done:
     sw_tokenizer_close(self ? &self->super : NULL);
-    sw_str_fini(&settings);
-    sw_str_fini(&model);
+    for (int i = SETTINGS; i < N_FILES; ++i) {
+        sw_str_fini(&names[i]);
+    }
     sw_str_fini(&folder);
     return st;
 }

@@ -105,13 +105,35 @@ static void same(const int32_t *found, const int32_t *wanted, int n)
     }
 }
 
+/* The vocabulary with BERT's template as a tokenizer.json, which goes with any class. */
+static void put_words(const char *name)
+{
+    static const char rest[] =
+        "}, \"unk_token\": \"[UNK]\"}, \"pre_tokenizer\": {\"type\": \"WhitespaceSplit\"}, "
+        "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
+        "{\"id\": \"[CLS]\"}}, {\"Sequence\": {\"id\": \"A\"}}, {\"SpecialToken\": {\"id\": "
+        "\"[SEP]\"}}], \"pair\": [{\"SpecialToken\": {\"id\": \"[CLS]\"}}, {\"Sequence\": {\"id\": "
+        "\"A\"}}, {\"SpecialToken\": {\"id\": \"[SEP]\"}}, {\"Sequence\": {\"id\": \"B\", "
+        "\"type_id\": 1}}, {\"SpecialToken\": {\"id\": \"[SEP]\", \"type_id\": 1}}], "
+        "\"special_tokens\": {\"[CLS]\": {\"ids\": [2]}, \"[SEP]\": {\"ids\": [3]}}}}";
+    struct sw_str json = {0};
+    int id = 0;
+    sw_str_puts(&json, "{\"version\": \"1.0\", \"model\": {\"type\": \"WordPiece\", \"vocab\": {");
+    for (const char *at = vocab; *at; at += strcspn(at, "\n") + 1, id++) {
+        sw_str_printf(&json, "%s\"%.*s\": %d", id > 0 ? ", " : "", (int)strcspn(at, "\n"), at, id);
+    }
+    sw_str_puts(&json, rest);
+    sw_test_write(1, name, json.ptr, json.len);
+    sw_str_fini(&json);
+}
+
 static struct sw_tokenizer *open_words(const char *settings, const char *model)
 {
     struct sw_tokenizer *tokenizer = NULL;
     struct sw_str folder = {0};
     sw_str_printf(&folder, "%s/types", test_folder());
     mkdir(folder.ptr, 0700); /* it may be there */
-    sw_test_write_text(1, "types/vocab.txt", vocab);
+    put_words("types/tokenizer.json");
     sw_test_write_text(2, "types/tokenizer_config.json", settings);
     sw_test_write_text(3, "types/config.json", model);
     const sw_status st = sw_tokenizer_open(folder.ptr, NULL, &tokenizer);
