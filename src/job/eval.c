@@ -303,7 +303,7 @@ static void put_value(bool json, const char *name, double value, struct sw_str *
         return;
     }
     sw_str_printf(out, "%s\"%s\":", out->len > 0 ? "," : "{", name);
-    sw_json_write_f64(value, out);
+    sw_json_write_any_f64(value, out);
 }
 
 /* Experts that were loaded, if loads wait for a router. */

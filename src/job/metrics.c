@@ -33,11 +33,7 @@ sw_status sw_job_open_metrics(struct job *job)
 static void json_number(struct sw_str *line, const char *key, double value)
 {
     sw_str_printf(line, ",\"%s\":", key);
-    if (isfinite(value)) {
-        sw_json_write_f64(value, line);
-    } else {
-        sw_str_puts(line, "null");
-    }
+    sw_json_write_any_f64(value, line);
 }
 
 static void add_metrics(const struct job *job, struct sw_str *line)
@@ -81,6 +77,17 @@ static void add_totals_and_speed(const struct job *job, const struct sw_job_step
     }
 }
 
+static void add_use(const struct job *job, const struct sw_job_step *step, struct sw_str *line)
+{
+    if (sw_job_has_disk(job)) {
+        json_number(line, "disk_read_gb_s", step->use.read_gb_s);
+        json_number(line, "disk_write_gb_s", step->use.write_gb_s);
+    }
+    sw_str_puts(line, ",\"hidden\":");
+    sw_json_write_f64(step->use.hidden, line); /* NaN: nothing was moved */
+    sw_str_printf(line, ",\"bound\":\"%s\"", sw_queue_name(step->use.bound));
+}
+
 sw_status sw_job_write_metrics(struct job *job, const struct sw_job_step *step)
 {
     const struct sw_step_report *r = &step->report;
@@ -99,12 +106,7 @@ sw_status sw_job_write_metrics(struct job *job, const struct sw_job_step *step)
     }
     sw_str_printf(&line, ",\"besides_bytes\":%lld,\"resident_bytes\":%lld",
                   (long long)step->most[SW_JOB_BESIDES], (long long)step->most[SW_JOB_RESIDENT]);
-    if (sw_job_has_disk(job)) {
-        json_number(&line, "disk_read_gb_s", step->use.read_gb_s);
-        json_number(&line, "disk_write_gb_s", step->use.write_gb_s);
-    }
-    json_number(&line, "hidden", step->use.hidden);
-    sw_str_printf(&line, ",\"bound\":\"%s\"", sw_queue_name(step->use.bound));
+    add_use(job, step, &line);
     if (step->validated) {
         json_number(&line, "val_loss", job->val_loss);
         add_metrics(job, &line);

@@ -116,6 +116,10 @@ void sw_json_write(const struct sw_json *value, int indent, struct sw_str *out);
 /* One string as JSON, quotes included; invalid UTF-8 becomes U+FFFD. */
 void sw_json_write_string(const char *text, size_t len, struct sw_str *out);
 void sw_json_write_f64(double value, struct sw_str *out);
+/* The same, with the strings "NaN", "Infinity" and "-Infinity" for what JSON has no numbers for. */
+void sw_json_write_any_f64(double value, struct sw_str *out);
+/* Reads what sw_json_write_any_f64 wrote; false: it is neither a number nor one of the strings. */
+bool sw_json_any_f64(const struct sw_json *value, double *out);
 
 /* Length of the well-formed UTF-8 prefix of text; len if all is well-formed. */
 size_t sw_json_utf8_check(const char *text, size_t len);

@@ -238,3 +238,35 @@ void sw_json_write_f64(double value, struct sw_str *out)
         sw_str_putc(out, '0'); /* so that it reads back as a float */
     }
 }
+
+/* ---- numbers that JSON does not have ---- */
+
+static const struct {
+    const char *name;
+    double value;
+} strange[] = {{"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+
+void sw_json_write_any_f64(double value, struct sw_str *out)
+{
+    if (isfinite(value)) {
+        sw_json_write_f64(value, out);
+        return;
+    }
+    const int i = isnan(value) ? 0 : value > 0 ? 1 : 2;
+    sw_str_printf(out, "\"%s\"", strange[i].name);
+}
+
+bool sw_json_any_f64(const struct sw_json *value, double *out)
+{
+    if (value->type == SW_JSON_INT || value->type == SW_JSON_FLOAT) {
+        *out = value->number;
+        return true;
+    }
+    for (size_t i = 0; i < SW_LEN(strange) && value->type == SW_JSON_STRING; i++) {
+        if (strcmp(strange[i].name, value->string) == 0) {
+            *out = strange[i].value;
+            return true;
+        }
+    }
+    return false;
+}

@@ -313,11 +313,7 @@ static void put_pair(const struct comparison *c, enum sw_figure figure, struct s
     for (int i = 0; i < 2; i++) {
         const double value = c->runs[i].figures[figure][c->at[i]];
         sw_str_puts(out, i ? "," : "");
-        if (isfinite(value)) {
-            sw_json_write_f64(value, out);
-        } else {
-            sw_str_puts(out, "null");
-        }
+        sw_json_write_any_f64(value, out);
     }
     sw_str_putc(out, ']');
 }

@@ -64,9 +64,11 @@ static double *new_column(struct sw_past_run *run, int64_t cap)
     return column;
 }
 
+/* null: nothing was measured; in runs of older versions also NaN and infinities. */
 static double number_of(const struct sw_json *value)
 {
-    return value->type == SW_JSON_INT || value->type == SW_JSON_FLOAT ? value->number : NAN;
+    double number;
+    return sw_json_any_f64(value, &number) ? number : NAN;
 }
 
 static bool take_figure(struct line *line, const struct sw_json *value)

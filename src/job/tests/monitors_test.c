@@ -17,6 +17,7 @@
 
 struct asked {
     int64_t steps, ranks, profile_step, every;
+    int64_t scale_power; /* of fp16; 0 = as in ds.json */
     bool watched, resume, quiet;
     const char *device; /* NULL = the CPU */
 };
@@ -50,6 +51,9 @@ static sw_status train(const char *output, const struct asked *asked,
     }
     if (asked->device) {
         snprintf(sets[n++], sizeof *sets, "spillway.device=%s", asked->device);
+    }
+    if (asked->scale_power > 0) {
+        snprintf(sets[n++], sizeof *sets, "fp16.initial_scale_power=%d", (int)asked->scale_power);
     }
     if (asked->every > 0) {
         snprintf(sets[n++], sizeof *sets, "steps_per_print=%d", (int)asked->every);
@@ -260,6 +264,20 @@ static void phases_of_other_devices_are_noted(void **state)
     }
 }
 
+/* A norm that overflowed is told from one that is NaN, and from one that was not measured. */
+static void infinite_numbers_have_names(void **state)
+{
+    (void)state;
+    struct sw_train_result result;
+    char *metrics = NULL;
+    must_train("huge", &(struct asked){.steps = 1, .scale_power = 32, .quiet = true}, &result);
+    read_all(test_at("huge/metrics.jsonl"), &metrics);
+    assert_non_null(strstr(metrics, "\"skipped\":true"));
+    assert_non_null(strstr(metrics, "\"grad_norm\":\"Infinity\""));
+    assert_non_null(strstr(metrics, "\"hidden\":null"));
+    sw_free(metrics);
+}
+
 /* ---- lines ---- */
 
 static int count_of(const char *text, const char *word)
@@ -430,6 +448,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(phases_of_other_devices_are_noted),
     TEST_IF(HAS_TRAININGS, monitors_say_what_metrics_say),
     TEST_IF(HAS_TRAININGS, a_resumed_run_has_each_row_once),
+    TEST_IF(HAS_TRAININGS, infinite_numbers_have_names),
     TEST_IF(HAS_TRAININGS, lines_are_as_many_as_steps_per_print_says),
     TEST_IF(HAS_TRAININGS, a_profile_adds_up),
     TEST_IF(HAS_TRAININGS, a_step_that_the_run_does_not_have_is_refused),

@@ -388,6 +388,36 @@ static void test_write_numbers(void **state)
     sw_json_close(doc);
 }
 
+/* Numbers that JSON does not have are strings, and read back as themselves. */
+static void test_any_numbers(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {{1.5, "1.5"},
+                {INFINITY, "\"Infinity\""},
+                {-INFINITY, "\"-Infinity\""},
+                {NAN, "\"NaN\""},
+                {-NAN, "\"NaN\""}};
+    double found = 0;
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct sw_str out = {0};
+        sw_json_write_any_f64(rows[i].value, &out);
+        assert_string_equal(sw_str_text(&out), rows[i].text);
+        struct sw_json_doc *doc = parse(sw_str_text(&out));
+        assert_true(sw_json_any_f64(sw_json_root(doc), &found));
+        assert_true(found == rows[i].value || (isnan(found) && isnan(rows[i].value)));
+        sw_json_close(doc);
+        sw_str_fini(&out);
+    }
+    struct sw_json_doc *others = parse("[null,\"inf\",\"1\",true,\"\",[]]");
+    for (const struct sw_json *v = sw_json_root(others)->first; v; v = v->next) {
+        assert_false(sw_json_any_f64(v, &found));
+    }
+    sw_json_close(others);
+}
+
 /* Every double reads back as itself: random bit patterns. Short decimals keep their spelling. */
 static void test_round_trip(void **state)
 {
@@ -466,13 +496,14 @@ static void test_no_memory(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_refusals),      cmocka_unit_test(test_tolerant_refusals),
-    cmocka_unit_test(test_places),        cmocka_unit_test(test_values),
-    cmocka_unit_test(test_depth),         cmocka_unit_test(test_many_keys),
-    cmocka_unit_test(test_typed),         cmocka_unit_test(test_building),
-    cmocka_unit_test(test_write_numbers), cmocka_unit_test(test_round_trip),
-    cmocka_unit_test(test_locale),        cmocka_unit_test(test_write_bad_utf8),
-    cmocka_unit_test(test_no_memory),     cmocka_unit_test(test_scan),
+    cmocka_unit_test(test_refusals),       cmocka_unit_test(test_tolerant_refusals),
+    cmocka_unit_test(test_places),         cmocka_unit_test(test_values),
+    cmocka_unit_test(test_depth),          cmocka_unit_test(test_many_keys),
+    cmocka_unit_test(test_typed),          cmocka_unit_test(test_building),
+    cmocka_unit_test(test_write_numbers),  cmocka_unit_test(test_round_trip),
+    cmocka_unit_test(test_any_numbers),    cmocka_unit_test(test_locale),
+    cmocka_unit_test(test_write_bad_utf8), cmocka_unit_test(test_no_memory),
+    cmocka_unit_test(test_scan),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};

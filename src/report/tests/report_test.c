@@ -357,6 +357,16 @@ static void runs_are_compared(void **state)
             "\"first\":{\"step\":1,\"loss\":[2.5,2.5],\"grad_norm\":[1.0000000000000002,1.0]}");
     put_pair(NULL, "{\"step\":1,\"loss\":2.5,\"grad_norm\":1.0000000000000002}\n");
     compare("a", "b", false, false, "steps: 1 of A alone");
+    put_pair(NULL, "{\"step\":1,\"loss\":2.5,\"grad_norm\":1.0000000000000002}\n"
+                   "{\"step\":2,\"loss\":\"NaN\",\"grad_norm\":0.5}\n"); /* null in older runs */
+    compare("a", "b", false, true, "no compared value differs");
+    put_pair(NULL, "{\"step\":1,\"loss\":2.5,\"grad_norm\":1.0000000000000002}\n"
+                   "{\"step\":2,\"loss\":\"Infinity\",\"grad_norm\":0.5}\n");
+    compare("a", "b", false, false, "B: loss inf, norm 0.5");
+    compare("a", "b", true, false, "\"loss\":[\"NaN\",\"Infinity\"],\"grad_norm\":[0.5,0.5]");
+    put_text("a", "metrics.jsonl", "{\"step\":2,\"loss\":\"-Infinity\",\"grad_norm\":0.5}\n");
+    put_text("b", "metrics.jsonl", "{\"step\":2,\"loss\":\"Infinity\",\"grad_norm\":0.5}\n");
+    compare("a", "b", false, false, "A: loss -inf, norm 0.5");
     put_pair("{\"config\":{\"optimizer\":{\"lr\":0.002}},\"source\":{\"optimizer.lr\":\"--set\"},"
              "\"machine\":{\"host\":\"y\"},\"plan\":{\"programs\":[{\"kind\":\"train\",\"flops\":6}"
              "]}}",
