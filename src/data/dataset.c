@@ -101,7 +101,9 @@ struct reading {
     struct sw_chat_row row; /* scratch */
     int64_t vocab_size, seq_len;
     bool as_text, packing;
-    struct sw_ids first, second; /* scratch */
+    struct sw_ids ids;  /* scratch */
+    struct sw_str text; /* scratch */
+    int64_t n_merged;   /* examples whose prompt is cut by a token of the completion */
 };
 
 static const char *rows_name(const struct reading *in, bool many)
@@ -145,20 +147,16 @@ static sw_status encode(struct reading *in, const struct sw_document *document, 
     return st < 0 ? sw_fail_prefix(st, "%s", document->name) : check_ids(in, document->name, out);
 }
 
-/* Adds a row with the prompt `first` and the completion `second`. The loss counts only the
- * latter. */
-static sw_status add_row(struct reading *in)
+/* Adds a row of `ids`. The loss counts tokens after the first n_prompt. */
+static sw_status add_row(struct reading *in, int64_t n_prompt)
 {
-    const int64_t n_prompt = in->first.len, n = n_prompt + in->second.len;
-    for (int64_t i = 0; i < in->second.len; ++i) {
-        SW_TRY(sw_ids_push(&in->first, in->second.ptr[i]));
-    }
+    const int64_t n = in->ids.len;
     float *weights = sw_alloc("rows", ((size_t)n + 1) * sizeof *weights);
     SW_TRY_ALLOC(weights, "the rows");
     for (int64_t i = 0; i < n; ++i) {
         weights[i] = i >= n_prompt;
     }
-    const sw_status st = sw_rows_add(&in->corpus->rows, in->first.ptr, weights, n, in->seq_len + 1);
+    const sw_status st = sw_rows_add(&in->corpus->rows, in->ids.ptr, weights, n, in->seq_len + 1);
     sw_free(weights);
     return st;
 }
@@ -167,12 +165,11 @@ static sw_status add_row(struct reading *in)
 static sw_status add_text_row(struct reading *in, const struct sw_document *document)
 {
     SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
-    sw_ids_clear(&in->first);
-    SW_TRY(encode(in, document, &in->second));
+    SW_TRY(encode(in, document, &in->ids));
     if (!sw_tokenizer_has_end(in->tokenizer)) {
-        SW_TRY(sw_tokenizer_push_end(in->tokenizer, &in->second));
+        SW_TRY(sw_tokenizer_push_end(in->tokenizer, &in->ids));
     }
-    return add_row(in);
+    return add_row(in, 0);
 }
 
 static sw_status add_text(struct reading *in, const struct sw_document *document)
@@ -183,31 +180,33 @@ static sw_status add_text(struct reading *in, const struct sw_document *document
         return add_text_row(in, document);
     }
     SW_TRY(set_shape(in, SHAPE_STREAM, document->name));
-    SW_TRY(encode(in, document, &in->first));
+    SW_TRY(encode(in, document, &in->ids));
     if (stream->n > 0 && eos >= 0) {
         SW_TRY(sw_stream_add(stream, document->name, &eos, 1));
     }
-    return sw_stream_add(stream, document->name, in->first.ptr, in->first.len);
+    return sw_stream_add(stream, document->name, in->ids.ptr, in->ids.len);
 }
 
 static sw_status add_example(struct reading *in, const struct sw_document *document)
 {
+    int64_t n_prompt;
+    bool merged;
     SW_TRY(set_shape(in, SHAPE_ROWS, document->name));
-    sw_ids_clear(&in->first);
-    sw_ids_clear(&in->second);
     in->corpus->templated = true;
-    sw_status st =
-        sw_tokenizer_encode_prompt(in->tokenizer, document->text, document->text_len, &in->first);
-    st = st < 0 ? st
-                : sw_tokenizer_encode(in->tokenizer, document->completion, document->completion_len,
-                                      false, &in->second);
-    st = st < 0 ? st : sw_tokenizer_push_end(in->tokenizer, &in->second);
+    sw_str_clear(&in->text);
+    sw_str_append(&in->text, document->text, document->text_len);
+    sw_str_append(&in->text, document->completion, document->completion_len);
+    if (in->text.failed) {
+        return SW_FAIL(SW_E_NOMEM, "%s: out of host memory for a text", document->name);
+    }
+    const sw_status st = sw_tokenizer_encode_example(in->tokenizer, &in->text, document->text_len,
+                                                     &in->ids, &n_prompt, &merged);
     if (st < 0) {
         return sw_fail_prefix(st, "%s", document->name);
     }
-    SW_TRY(check_ids(in, document->name, &in->first));
-    SW_TRY(check_ids(in, document->name, &in->second));
-    return add_row(in);
+    in->n_merged += merged;
+    SW_TRY(check_ids(in, document->name, &in->ids));
+    return add_row(in, n_prompt);
 }
 
 /* All documents of a file must have the same form. */
@@ -286,6 +285,7 @@ static sw_status check_size(const struct reading *in, const char *path, int n_fi
                (long long)rows->n_cut, (long long)in->seq_len, (long long)rows->n_dropped,
                in->packing ? "to predict" : "of the completion left");
     }
+    sw_warn_merged(path, in->n_merged, rows->n + rows->n_dropped, "examples");
     if (n_samples_of(corpus, in->seq_len) > 0) {
         return SW_OK;
     }
@@ -324,8 +324,8 @@ static sw_status read_corpus(const struct sw_dataset_options *options, const cha
 done:
     sw_work_end();
     sw_file_list_fini(&list);
-    sw_ids_fini(&in.first);
-    sw_ids_fini(&in.second);
+    sw_ids_fini(&in.ids);
+    sw_str_fini(&in.text);
     sw_chat_row_fini(&in.row);
     return st;
 }

@@ -75,17 +75,34 @@ static sw_status add_side(struct sw_task_reading *in, const char *name, const st
     return SW_OK;
 }
 
+void sw_warn_merged(const char *name, int64_t n_merged, int64_t n, const char *what)
+{
+    if (n_merged > 0) {
+        sw_log(SW_LOG_WARN,
+               "%s: in %lld of %lld %s the prompt has other tokens alone than before the text that "
+               "follows, which begins where they differ; end prompts where a token ends, with a "
+               "line end or before a space",
+               name, (long long)n_merged, (long long)n, what);
+    }
+}
+
 /* A prompt and a response as texts, joined as prompts and completions are. */
 static sw_status encode_text(struct sw_task_reading *in, const struct sw_json *prompt,
                              const struct sw_json *response, struct sw_ids *ids, int64_t *begin)
 {
-    struct sw_tokenizer *t = in->options->tokenizer;
-    sw_ids_clear(ids);
-    SW_TRY(sw_tokenizer_encode_prompt(t, prompt ? prompt->string : "",
-                                      prompt ? prompt->string_len : 0, ids));
-    *begin = ids->len;
-    SW_TRY(sw_tokenizer_encode(t, response->string, response->string_len, false, ids));
-    return sw_tokenizer_push_end(t, ids);
+    bool merged;
+    const size_t n_prompt = prompt ? prompt->string_len : 0;
+    sw_str_clear(&in->joined);
+    sw_str_append(&in->joined, prompt ? prompt->string : "", n_prompt);
+    sw_str_append(&in->joined, response->string, response->string_len);
+    if (in->joined.failed) {
+        return SW_FAIL(SW_E_NOMEM, "out of host memory for a text");
+    }
+    SW_TRY(sw_tokenizer_encode_example(in->options->tokenizer, &in->joined, n_prompt, ids, begin,
+                                       &merged));
+    in->n_responses++;
+    in->n_merged += merged;
+    return SW_OK;
 }
 
 static bool put_message(struct sw_json_doc *doc, struct sw_json *list, const char *role,
@@ -235,6 +252,10 @@ static sw_status add_pair(struct sw_task_reading *in, const struct sw_json_doc *
     }
     SW_TRY_OR(done, encode_side(in, doc, prompt, responses[1], &sides[1], &fits));
     SW_TRY_OR(done, check_different(doc, &chosen, &in->chat_row.ids));
+    if (!in->options->chat) { /* both begin after the tokens that they share with the prompt */
+        const int64_t begin = sw_min_i64(sides[0].begin, sides[1].begin);
+        sides[0].begin = sides[1].begin = begin;
+    }
     in->rows->n_dropped += !fits;
     if (fits && is_unpaired(in)) {
         SW_TRY_OR(done, add_row(in, (const struct sw_task_side[2]){sides[0], none}, 1, 2));

@@ -27,6 +27,7 @@ void sw_task_reading_fini(struct sw_task_reading *in)
     sw_str_fini(&in->languages[0]);
     sw_str_fini(&in->languages[1]);
     sw_str_fini(&in->first_long);
+    sw_str_fini(&in->joined);
     sw_chat_row_fini(&in->chat_row);
     sw_labels_fini(&in->labels);
 }
@@ -749,6 +750,7 @@ sw_status sw_task_read_file(struct sw_task_reading *in, const char *path)
 
 sw_status sw_task_read_end(struct sw_task_reading *in)
 {
+    sw_warn_merged(in->form->task->name, in->n_merged, in->n_responses, "responses");
     if (in->n_long > 0) {
         return SW_FAIL(
             SW_E_CONFIG,

@@ -97,6 +97,8 @@ struct sw_task_reading {
     struct sw_chat_row chat_row; /* scratch */
     struct sw_str languages[2];  /* of translations: source and target */
     bool knows_languages;
+    int64_t n_responses, n_merged; /* of preferences: texts; prompts that a token crosses */
+    struct sw_str joined;          /* scratch */
     /* Targets longer than U: how many, the longest, and the name of the first. */
     int64_t n_long, longest;
     struct sw_str first_long;
@@ -111,6 +113,8 @@ sw_status sw_task_add_row(struct sw_task_reading *in, const struct sw_task_row *
 bool sw_task_grow(void *list, int64_t n, int64_t *cap, size_t size);
 
 /* ---- preference.c ---- */
+/* Warns of examples whose prompt has other tokens alone than before its response. */
+void sw_warn_merged(const char *name, int64_t n_merged, int64_t n, const char *what);
 /* Adds the rows of a record of preferences. */
 sw_status sw_task_add_preference(struct sw_task_reading *in, const struct sw_json_doc *doc,
                                  const struct sw_json *record);

@@ -104,6 +104,16 @@ sw_status sw_tokenizer_encode_word(struct sw_tokenizer *tokenizer, const char *w
 /* The template of a text that a model writes. */
 const struct sw_template *sw_tokenizer_target_template(const struct sw_tokenizer *tokenizer);
 
+/* Replaces ids by those of a prompt and a text that a model writes after it, joined as one text,
+ * with the template's tokens before it and those that sw_tokenizer_push_end adds.
+ *
+ * n_prompt     the first ids, which are those of the prompt alone too
+ * merged       the prompt alone has more: a token crosses its end, or depends on what follows
+ */
+sw_status sw_tokenizer_encode_example(struct sw_tokenizer *tokenizer, const struct sw_str *joined,
+                                      size_t prompt_len, struct sw_ids *ids, int64_t *n_prompt,
+                                      bool *merged);
+
 /* Whether texts that a model reads and texts that it writes have tokens of their own, as in a
  * translation. Such a tokenizer cannot encode a text that is both, as a chat or plain text is. */
 bool sw_tokenizer_has_sides(const struct sw_tokenizer *tokenizer);

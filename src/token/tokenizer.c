@@ -333,6 +333,28 @@ done:
     return st;
 }
 
+sw_status sw_tokenizer_encode_example(struct sw_tokenizer *tokenizer, const struct sw_str *joined,
+                                      size_t prompt_len, struct sw_ids *ids, int64_t *n_prompt,
+                                      bool *merged)
+{
+    sw_status st;
+    struct sw_ids alone = {0};
+    const char *text = sw_str_text(joined);
+    sw_ids_clear(ids);
+    SW_TRY_OR(done, sw_tokenizer_encode_prompt(tokenizer, text, prompt_len, &alone));
+    SW_TRY_OR(done, sw_tokenizer_encode_prompt(tokenizer, text, joined->len, ids));
+    *n_prompt = 0;
+    while (*n_prompt < alone.len && *n_prompt < ids->len &&
+           alone.ptr[*n_prompt] == ids->ptr[*n_prompt]) {
+        ++*n_prompt;
+    }
+    *merged = *n_prompt < alone.len;
+    st = sw_tokenizer_push_end(tokenizer, ids);
+done:
+    sw_ids_fini(&alone);
+    return st;
+}
+
 sw_status sw_tokenizer_encode_pair(struct sw_tokenizer *tokenizer, const char *first,
                                    size_t first_len, const char *second, size_t second_len,
                                    bool add_special, struct sw_ids *ids, struct sw_ids *types)

@@ -472,6 +472,40 @@ static void count_warnings(void *ctx, enum sw_log_level level, const char *text)
         level == SW_LOG_WARN && strstr(text, "of 4 examples 1 are cut at 4 tokens and 1 ");
 }
 
+static int n_merged;
+static void count_merged(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)ctx;
+    n_merged += level == SW_LOG_WARN &&
+                strstr(text, "in 1 of 3 examples the prompt has other tokens alone") != NULL;
+}
+
+/* As SFTTrainer of TRL 1.16 does: prompt and completion are one text, and the completion begins
+ * where its tokens differ from those of the prompt alone. */
+static void a_completion_continues_the_text_of_its_prompt(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer;
+    const char *words = sw_test_write_text(
+        0, "joined.json",
+        "{\"version\":\"1.0\",\"pre_tokenizer\":{\"type\":\"Metaspace\","
+        "\"prepend_scheme\":\"first\"},"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"</s>\":0,\"\u2581\":1,\"a\":2,\"b\":3,\"c\":4,"
+        "\"bc\":5},\"merges\":[\"b c\"]}}");
+    const char *path = sw_test_write_text(1, "joined.jsonl",
+                                          "{\"prompt\":\"a\",\"completion\":\"c\"}\n"
+                                          "{\"prompt\":\"ab\",\"completion\":\"ca\"}\n"
+                                          "{\"prompt\":\"b\",\"completion\":\" bc\"}\n");
+    assert_int_equal(sw_tokenizer_open(words, NULL, &tokenizer), SW_OK);
+    n_merged = 0;
+    sw_log_set_sink(count_merged, NULL);
+    check_rows(tokenizer, path, false, 6,
+               "1>-100 2>4 4>0 | 1>-100 2>5 5>2 2>0 | 1>-100 3>1 1>5 5>0 | ");
+    sw_log_set_sink(NULL, NULL);
+    assert_int_equal(n_merged, 2); /* once for each set of files */
+    sw_tokenizer_close(tokenizer);
+}
+
 static void prompts_and_completions(void **state)
 {
     (void)state;
@@ -619,6 +653,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(documents_stand_in_the_template),
     cmocka_unit_test(text_by_characters),
     cmocka_unit_test(json_lines),
+    cmocka_unit_test(a_completion_continues_the_text_of_its_prompt),
     cmocka_unit_test(prompts_and_completions),
     cmocka_unit_test(globs_and_missing_files),
     cmocka_unit_test(characters_of_all_files),

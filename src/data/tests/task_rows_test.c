@@ -503,6 +503,34 @@ static void words_are_aligned_as_recorded(void **state)
     sw_json_close(doc);
 }
 
+/* As DPOTrainer of TRL 1.16: prompt and response are one text, and both responses begin after the
+ * tokens that they share with the prompt alone. */
+static void responses_continue_the_text_of_their_prompt(void **state)
+{
+    (void)state;
+    enum { I = SW_IGNORED_LABEL };
+    static const char words[] =
+        "{\"version\": \"1.0\", \"pre_tokenizer\": {\"type\": \"Metaspace\", \"prepend_scheme\": "
+        "\"first\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"</s>\": 0, \"\u2581\": 1, "
+        "\"a\": 2, \"b\": 3, \"c\": 4, \"bc\": 5}, \"merges\": [\"b c\"]}}";
+    const struct sw_task_data task = {.name = "dpo"};
+    struct sw_tokenizer *const saved = bert;
+    int32_t ids[2 * T], labels[2 * T];
+    const struct sw_row_input inputs[] = {{"input_ids", ids}, {"labels", labels}};
+    assert_int_equal(sw_tokenizer_open(sw_test_write_text(1, "joined.json", words), NULL, &bert),
+                     SW_OK);
+    struct sw_dataset *d = in_order(
+        &task, "a.jsonl", "{\"prompt\": \"ab\", \"chosen\": \"ca\", \"rejected\": \"aa\"}\n");
+    fetch(d, 0, 1, inputs, 2);
+    same(ids, (const int32_t[]){1, 2, 5, 2}, 4);
+    same(labels, (const int32_t[]){I, 5, 2, 0, I}, 5);
+    same(ids + T, (const int32_t[]){1, 2, 3, 2, 2}, 5);
+    same(labels + T, (const int32_t[]){I, 3, 2, 2, 0, I}, 6);
+    sw_dataset_close(d);
+    sw_tokenizer_close(bert);
+    bert = saved;
+}
+
 /* One text or two of a fixture, cut to the length of a row. */
 static sw_status check_batch(void *ctx, const struct sw_json_doc *doc, const struct sw_json *batch)
 {
@@ -1130,6 +1158,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(words_of_a_byte_level_bpe_have_a_space_in_front),
     cmocka_unit_test(words_are_aligned_as_recorded),
     cmocka_unit_test(targets_are_for_the_decoder),
+    cmocka_unit_test(responses_continue_the_text_of_their_prompt),
     cmocka_unit_test(texts_are_cut_as_recorded),
     cmocka_unit_test(odd_rests_belong_to_the_longer_text),
     cmocka_unit_test(targets_have_the_template_of_a_target),
