@@ -290,6 +290,9 @@ static sw_status prepare(struct gpu_products *products, const struct gpu_product
         snprintf(p->algorithm, sizeof p->algorithm, "own");
         st = SW_OK;
     }
+    if (p->workspace_bytes > 0) {
+        p->workspace_bytes += GPU_BLAS_WORKSPACE_ALIGN - SW_STORAGE_ALIGN;
+    }
     if (st < 0) {
         sw_free(p);
         return sw_frame_at(__FILE__, __LINE__, st);
@@ -366,6 +369,20 @@ static sw_status check_aligned(const struct gpu_product *s, const void *address,
                    address ? "elsewhere" : "missing", (int)align);
 }
 
+/* Moves the workspace to where the library wants it, within what was reserved. */
+static sw_status align_workspace(const struct gpu_prepared *product, struct gpu_product_call *what)
+{
+    if (product->workspace_bytes == 0) {
+        what->workspace = NULL;
+        return SW_OK;
+    }
+    SW_TRY(check_aligned(&product->shape, what->workspace, SW_STORAGE_ALIGN, "workspace"));
+    const uintptr_t at = (uintptr_t)what->workspace;
+    const uintptr_t beyond = at % GPU_BLAS_WORKSPACE_ALIGN;
+    what->workspace = (char *)what->workspace + (beyond ? GPU_BLAS_WORKSPACE_ALIGN - beyond : 0);
+    return SW_OK;
+}
+
 sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepared *product,
                              const struct gpu_product_call *operands)
 {
@@ -382,6 +399,7 @@ sw_status sw_gpu_product_run(const struct gpu_call *call, const struct gpu_prepa
     if (!product->blas) {
         return run_own(call, s, &what);
     }
+    SW_TRY(align_workspace(product, &what));
     struct gpu_products *products = call->dev->products;
     SW_TRY(use_device(call->dev));
     pthread_mutex_lock(&products->lock);

@@ -14,6 +14,8 @@ enum { GPU_ALIGN = 16 };
 /* Workspace limit of a library. It is part of the kernel set: another limit changes the library's
  * choices. */
 enum { GPU_BLAS_WORKSPACE = 32 << 20 };
+/* cuBLASLt refuses a workspace that is not at a multiple of it. */
+enum { GPU_BLAS_WORKSPACE_ALIGN = 256 };
 
 /* d [m, n] = a [m, k] b [k, n] (+ bias [n]), row-major. ta: a is stored as [k, m]; tb: b as [n, k].
  * gelu: d is the tanh GELU of that; keeps_pre keeps the input of GELU, rounded to d's dtype, in a
@@ -46,6 +48,7 @@ struct gpu_blas;
 struct gpu_prepared {
     struct gpu_product shape;
     struct gpu_blas *blas; /* NULL = our kernel */
+    /* The library's, plus the bytes that aligning it may take. */
     size_t workspace_bytes;
     char algorithm[96]; /* description of the chosen algorithm */
     bool is_used;       /* used by a kernel; others were only queried while a plan was made */
@@ -57,7 +60,9 @@ struct gpu_product_call {
     void *stream;
     const void *a, *b, *bias;
     void *d, *pre;
-    void *workspace; /* prepared->workspace_bytes, 64-byte aligned */
+    /* prepared->workspace_bytes at a multiple of SW_STORAGE_ALIGN. A library gets its part of them
+     * at a multiple of GPU_BLAS_WORKSPACE_ALIGN, or NULL if it needs none. */
+    void *workspace;
 };
 
 /* A library. Its own per-device data follows this struct in memory. */
@@ -65,8 +70,8 @@ struct gpu_blas_ops {
     bool adds_bias; /* products may have a bias */
     bool has_gelu;  /* products may have GELU */
     void (*close)(struct gpu_blas *blas);
-    /* Fills workspace_bytes, algorithm and handle; SW_E_UNSUP: the library does not support the
-     * product. */
+    /* Fills workspace_bytes (its own), algorithm and handle; SW_E_UNSUP: the library does not
+     * support the product. */
     sw_status (*prepare)(struct gpu_blas *blas, struct gpu_prepared *product);
     void (*release)(struct gpu_blas *blas, struct gpu_prepared *product);
     /* One call at a time. */

@@ -24,6 +24,7 @@ struct lt {
 struct lt_product {
     void *desc, *a, *b, *d; /* a, b: in the library's order */
     unsigned char algo[LT_MAX_ALGO_BYTES];
+    size_t workspace_bytes;
 };
 
 static struct lt *lt_of(struct gpu_blas *blas)
@@ -199,7 +200,7 @@ static sw_status choose(struct lt *lt, const struct gpu_product *s, struct lt_pr
         if (status == LT_SUCCESS && workspace <= lt->values->workspace_limit &&
             (split_k == 0 || split_k == 1) && config(lt, answer, LT_CONFIG_REDUCTION) == 0) {
             memcpy(p->algo, answer, algo_bytes);
-            out->workspace_bytes = workspace;
+            p->workspace_bytes = out->workspace_bytes = workspace;
             name_algorithm(lt, answer, out->algorithm, sizeof out->algorithm);
             st = SW_OK;
         }
@@ -256,8 +257,7 @@ static sw_status run(struct gpu_blas *blas, const struct gpu_prepared *product,
                   &call->pre, sizeof call->pre);
     }
     LT_TRY_OR(out, lt, Matmul, lt->handle, p->desc, &one, call->b, p->a, call->a, p->b, &zero,
-              call->d, p->d, call->d, p->d, p->algo,
-              product->workspace_bytes ? call->workspace : NULL, product->workspace_bytes,
+              call->d, p->d, call->d, p->d, p->algo, call->workspace, p->workspace_bytes,
               call->stream);
 out:
     return st;

@@ -295,7 +295,8 @@ static sw_status place_all(struct run *r, const struct op_case *c, struct op_cas
             r->at_out[i] = r->out[i].mem;
         }
     }
-    SW_TRY(place_open(r->dev, r->on, 0, info.workspace_bytes, NULL, &r->workspace));
+    /* no more aligned than kernels are promised */
+    SW_TRY(place_open(r->dev, r->on, SW_STORAGE_ALIGN, info.workspace_bytes, NULL, &r->workspace));
     memcpy(result->scalars, c->scalars, sizeof c->scalars);
     sw_scalars_complete(result->scalars);
     return place_open(r->dev, r->on, 0, sizeof c->scalars, result->scalars, &r->scalars);

@@ -22,6 +22,7 @@
 #endif
 
 enum { INVALID = 7, NO_MEMORY = 3 };
+enum { WORKSPACE_ALIGN = 256 }; /* cublasLtMatmul documents it */
 enum { HANDLE = 0x48414e44, DESC = 0x44455343, LAYOUT = 0x4c41594f, PREFERENCE = 0x50524546 };
 
 struct handle {
@@ -418,8 +419,9 @@ EXPORT(int, Matmul)
           "not a plain product");
     CHECK(is_at(a, algo.align[0]) && is_at(b, algo.align[1]) && is_at(d, algo.align[2]), call,
           "an operand is missing, or not aligned as the algorithm was promised");
-    CHECK(workspace_bytes >= algo.workspace && (algo.workspace == 0 || is_at(workspace, 16)), call,
-          "workspace is missing, too small, or not aligned");
+    CHECK(workspace_bytes >= algo.workspace &&
+              (algo.workspace == 0 || is_at(workspace, WORKSPACE_ALIGN)),
+          call, "workspace is missing, too small, or not aligned");
     product.a = a;
     product.b = b;
     product.d = d;
