@@ -26,6 +26,7 @@ sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **o
                        : strcmp(backend, "hip") == 0 ? "HIP"
                                                      : "GPU_EMULATION");
     }
+    sw_gpu_set_environment(backend);
     void *opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const struct sw_gpu_module *module = opened ? dlsym(opened, "sw_gpu_module") : NULL;
     if (!module) {

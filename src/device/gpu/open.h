@@ -12,6 +12,9 @@
  * SW_E_UNSUP    no module, or one of another build; the message says where it was looked for
  */
 sw_status sw_gpu_module_open(const char *backend, const struct sw_gpu_module **out);
+/* Sets the environment variables of a back end's runtime ("cuda", "hip") before it reads them. One
+ * that is set to what would not do is overwritten, with a warning. */
+void sw_gpu_set_environment(const char *backend);
 /* Finds the module's file. False: not found; path is then the last place tried. */
 bool sw_gpu_module_path(const char *backend, char *path, size_t cap);
 

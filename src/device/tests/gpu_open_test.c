@@ -108,6 +108,53 @@ static void a_module_that_does_not_fit_is_refused(void **state)
     sw_free(bytes);
 }
 
+static void keep_lines(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)level;
+    sw_str_printf(ctx, "%s\n", text);
+}
+
+/* Sets the variable, "" = none, opens a module that is none, and wants the value after it. */
+static void check_variable(const char *backend, const char *name, const char *value,
+                           const char *wanted, const char *warning)
+{
+    const struct sw_gpu_module *module;
+    struct sw_str lines = {0};
+    assert_int_equal(*value ? setenv(name, value, 1) : unsetenv(name), 0);
+    sw_log_set_sink(keep_lines, &lines);
+    assert_int_equal(sw_gpu_module_open(backend, &module), SW_E_UNSUP);
+    sw_log_set_sink(NULL, NULL);
+    assert_string_equal(getenv(name), wanted);
+    if (warning ? !strstr(sw_str_text(&lines), warning) : lines.len > 0) {
+        fail_msg("%s=%s: \"%s\"", name, value, sw_str_text(&lines));
+    }
+    sw_str_fini(&lines);
+    unsetenv(name);
+}
+
+/* Megatron's scripts export the 1, and many for AMD's GPUs the 2. */
+static void streams_get_hardware_queues_of_their_own(void **state)
+{
+    static const char connections[] = "CUDA_DEVICE_MAX_CONNECTIONS", queues[] = "GPU_MAX_HW_QUEUES";
+    static const char loading[] = "CUDA_MODULE_LOADING";
+    (void)state;
+    assert_int_equal(use_modules(folder), 0);
+    write_module("spillway_cuda.so", "no module", 9);
+    write_module("spillway_hip.so", "no module", 9);
+    check_variable("cuda", connections, "", "32", NULL);
+    check_variable("cuda", connections, "1", "32",
+                   "CUDA_DEVICE_MAX_CONNECTIONS=1: wanted 24 or more, since a stream that waits "
+                   "would block others; this process sets 32");
+    check_variable("cuda", connections, "24", "24", NULL);
+    check_variable("cuda", connections, "many", "32", "CUDA_DEVICE_MAX_CONNECTIONS=many: wanted");
+    check_variable("hip", queues, "", "24", NULL);
+    check_variable("hip", queues, "2", "24", "GPU_MAX_HW_QUEUES=2: wanted 24 or more");
+    check_variable("hip", queues, "30", "30", NULL);
+    check_variable("hip", connections, "1", "1", NULL); /* CUDA's */
+    check_variable("cuda", loading, "", "EAGER", NULL);
+    check_variable("cuda", loading, "LAZY", "EAGER", "CUDA_MODULE_LOADING=LAZY: wanted EAGER");
+}
+
 static void a_colon_announces_more(void **state)
 {
     static const char *const names[] = {"cpu:", "cuda:", "hip:", "emu:", "mock:"};
@@ -212,6 +259,7 @@ static int tear_down(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_missing_module_says_what_makes_it, NULL, put_back),
     cmocka_unit_test_setup_teardown(a_module_that_does_not_fit_is_refused, NULL, put_back),
+    cmocka_unit_test_setup_teardown(streams_get_hardware_queues_of_their_own, NULL, put_back),
     cmocka_unit_test(a_colon_announces_more),
     cmocka_unit_test(a_missing_driver_is_described_by_the_module),
     cmocka_unit_test(a_gpu_is_named_with_what_makes_its_products),

@@ -3,7 +3,6 @@
 // names after their prefix, and the same meaning. Every call sets its device, because threads
 // change. A stream writes and waits for a word of pinned memory (CUDA) or of signal memory (HIP);
 // the host sees it, too.
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +37,6 @@ enum { DRIVER_CODES = 100000 };
             return failed_with;                                                                    \
         }                                                                                          \
     } while (0)
-
-/* Sets the vendor's environment variables unless they are set, on the first call, before the
- * runtime reads them. Ranks that are threads call at the same time, so a lock lets only one of them
- * write. */
-static void set_environment(void);
-static pthread_once_t environment = PTHREAD_ONCE_INIT;
 
 /* The vendor cuts smaller allocations out of a page, at multiples of 512 bytes. Memory must start
  * at multiples of 4096 (device.h), so each allocation gets pages of its own. */
@@ -83,16 +76,9 @@ static bool is_no_device(int code)
            code == hipErrorInsufficientDriver || code == hipErrorNotInitialized;
 }
 
-/* Six queues. If several streams share a hardware queue, one that waits blocks the others. */
-static void set_environment(void)
-{
-    setenv("GPU_MAX_HW_QUEUES", "8", 0);
-}
-
 static int count(int *n_devices)
 {
     *n_devices = 0;
-    pthread_once(&environment, set_environment);
     GPU_RETURN_IF(hipGetDeviceCount(n_devices));
     return *n_devices > 0 ? 0 : (int)hipErrorNoDevice;
 }
@@ -200,20 +186,9 @@ static bool is_no_device(int code)
            code == cudaErrorStubLibrary;
 }
 
-static void set_environment(void)
-{
-    /* If several streams share a hardware queue, one that waits blocks the others. Ranks that are
-     * threads have more streams than the default of 8 queues. */
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    /* Also loads the kernels of libraries. Lazy loading at the first launch waits for all streams,
-     * and those may wait for work that this thread has not queued yet. */
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-}
-
 static int count(int *n_devices)
 {
     *n_devices = 0;
-    pthread_once(&environment, set_environment);
     GPU_RETURN_IF(cudaGetDeviceCount(n_devices));
     return *n_devices > 0 ? 0 : (int)cudaErrorNoDevice;
 }
