@@ -167,9 +167,6 @@ static sw_status decode(const struct sw_tokenizer *tokenizer, const int32_t *ids
     sw_status st = join_all(self, ids, n_ids, skip_special, &pieces, &text);
     if (st >= 0) {
         put_stripped(&text, &stripped);
-        if (self->super.cleans_up) {
-            sw_clean_up_spaces(&stripped);
-        }
         sw_str_append(out, sw_str_text(&stripped), stripped.len);
         st = text.failed || stripped.failed || out->failed
                  ? SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens",
@@ -401,8 +398,6 @@ static sw_status read_named(struct marian *self, const struct sw_named_text file
     const struct sw_json_doc *settings = in->docs[0];
     const struct sw_json *root = sw_json_root(in->docs[0]);
     SW_TRY(refuse_switches(settings, root));
-    SW_TRY(sw_json_get_bool(settings, root, "clean_up_tokenization_spaces", false,
-                            &self->super.cleans_up));
     SW_TRY(sw_added_entries_each(settings, root, add_entry, self));
     SW_TRY(files[SW_MARIAN_ADDED].text && !self->has_list ? add_file(self, &files[SW_MARIAN_ADDED])
                                                           : SW_OK);

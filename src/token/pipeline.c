@@ -640,6 +640,7 @@ void sw_pipeline_set_kind(struct sw_pipeline *tokenizer, enum sw_model_kind kind
 {
     tokenizer->kind = kind;
     tokenizer->super.kind = names[kind];
+    tokenizer->super.is_bpe = kind == SW_MODEL_BYTE_BPE || kind == SW_MODEL_CHAR_BPE;
 }
 
 /* ---- building ---- */

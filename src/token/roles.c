@@ -154,7 +154,12 @@ sw_status sw_tokenizer_read_roles(struct sw_tokenizer *super, const char *folder
     struct sw_json_doc *doc = NULL;
     SW_TRY(sw_tokenizer_read_beside(folder, settings_file, &doc));
     const bool reads_map = !sw_tokenizer_lists_added(sw_json_root(doc));
+    bool cleans_up;
+    const sw_status st =
+        sw_json_get_bool(doc, sw_json_root(doc), "clean_up_tokenization_spaces", false, &cleans_up);
     sw_json_close(doc);
+    SW_TRY(st);
+    super->cleans_up = cleans_up && !super->is_bpe; /* as in transformers */
     SW_TRY(read_files(super, folder, reads_map));
     usual_roles(super);
     return SW_OK;

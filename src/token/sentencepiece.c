@@ -633,6 +633,7 @@ sw_status sw_sentencepiece_parse(const char *name, const char *bytes, size_t len
         close_model(&self->super);
         return sw_fail_prefix(st, "%s", name);
     }
+    self->super.is_bpe = self->model == MODEL_BPE;
     *out = &self->super;
     return SW_OK;
 }

@@ -79,6 +79,7 @@ struct sw_tokenizer {
     bool no_bos;        /* tokens before a text were dropped from all templates */
     bool no_types;      /* all token types are 0: sw_tokenizer_read_types */
     bool cut_left;      /* a text that is too long for a row loses its first tokens, not its last */
+    bool is_bpe;        /* the model is byte-pair encoding */
     bool cleans_up;     /* a decoded text: sw_clean_up_spaces */
     struct sw_saved_file *files; /* [n_files] written by sw_tokenizer_save */
     int n_files;

@@ -2,6 +2,8 @@
 // The front of all tokenizers: checks, templates, saving. Differences between kinds are behind ops.
 #include "token/tokenizer.h"
 
+#include "token/decoder.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -382,19 +384,25 @@ sw_status sw_tokenizer_decode_str(const struct sw_tokenizer *tokenizer, const in
 {
     sw_status st = SW_OK;
     struct sw_ids known = {0};
+    struct sw_str text = {0};
     for (int64_t i = 0; i < n_ids;
          ++i) { /* padding rows of an embedding have no token and no text */
         if (tokenizer->ops->token(tokenizer, ids[i], NULL)) {
             SW_TRY_OR(done, sw_ids_push(&known, ids[i]));
         }
     }
-    SW_TRY_OR(done, tokenizer->ops->decode(tokenizer, known.ptr, known.len, skip_special, out));
-    if (out->failed) {
+    SW_TRY_OR(done, tokenizer->ops->decode(tokenizer, known.ptr, known.len, skip_special, &text));
+    if (tokenizer->cleans_up) {
+        sw_clean_up_spaces(&text);
+    }
+    sw_str_append(out, sw_str_text(&text), text.len);
+    if (text.failed || out->failed) {
         st =
             SW_FAIL(SW_E_NOMEM, "out of host memory for the text of %lld tokens", (long long)n_ids);
     }
 done:
     sw_ids_fini(&known);
+    sw_str_fini(&text);
     return st;
 }
 
@@ -440,7 +448,7 @@ static bool ends_with(const char *text, size_t len, const char *ending)
 static size_t settled_bytes(const struct sw_tokenizer *tokenizer, const struct sw_str *text)
 {
     /* what the first bytes of a match become, the longest first; see sw_clean_up_spaces */
-    static const char *const begun[] = {" n '", " n'", " n ", " 'v", " 'r", " n", " '", " "};
+    static const char *const begun[] = {" n '", " n'", " n ", " 'v", " 'r", " n", " '", " ", "'"};
     size_t n = text->len;
     while (ends_with(sw_str_text(text), n, "\xEF\xBF\xBD")) {
         n -= 3;

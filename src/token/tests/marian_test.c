@@ -297,16 +297,12 @@ static bool is_written_alike(const struct sw_tokenizer *tokenizer, const int32_t
     return len == whole->len && memcmp(written, sw_str_text(whole), len) == 0;
 }
 
-/* All texts of five of these tokens: a word stays, a space before it goes, or joins two words. */
-static void cleaned_texts_are_written_in_pieces(void **state)
+/* All texts of five of these tokens, which have the ids from 3. The clean-up removes a space, joins
+ * two words, or changes nothing. */
+static void check_all_written(const char *folder)
 {
-    (void)state;
     enum { N = 7, LENGTH = 5 };
-    static const char vocab[] = "{\"</s>\": 0, \"<unk>\": 1, \"<pad>\": 2, \"" MARK
-                                "\": 3, \"n\": 4, \"'\": 5, \"t\": 6, \"v\": 7, \"e\": 8, "
-                                "\".\": 9}";
-    struct sw_tokenizer *tokenizer =
-        open_path(write_folder("cleaned", vocab, "{\"clean_up_tokenization_spaces\": true}", NULL));
+    struct sw_tokenizer *tokenizer = open_path(folder);
     static const int32_t two_words[] = {6, 3, 4, 3, 5, 3, 6, 3, 9};
     struct sw_str whole = {0};
     FILE *to = tmpfile();
@@ -328,6 +324,36 @@ static void cleaned_texts_are_written_in_pieces(void **state)
     fclose(to);
     sw_str_fini(&whole);
     sw_tokenizer_close(tokenizer);
+}
+
+#define PIECES MARK, "n", "'", "t", "v", "e", "."
+
+/* Marian's texts have no spaces at their ends; those of a tokenizer.json do. */
+static void cleaned_texts_are_written_in_pieces(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"</s>", "<unk>", "<pad>", PIECES};
+    static const char settings[] = "{\"clean_up_tokenization_spaces\": true}";
+    struct sw_str vocab = {0}, unigram = {0};
+    char path[600];
+    for (size_t i = 0; i < SW_LEN(pieces); ++i) {
+        sw_str_printf(&vocab, "%s\"%s\": %zu", i > 0 ? ", " : "{", pieces[i], i);
+        sw_str_printf(&unigram, "%s[\"%s\", -1]", i > 0 ? ", " : "", pieces[i]);
+    }
+    sw_str_puts(&vocab, "}");
+    check_all_written(write_folder("cleaned", sw_str_text(&vocab), settings, NULL));
+    snprintf(path, sizeof path, "%s/unigram", test_folder());
+    assert_int_equal(sw_mkdirs(path), SW_OK);
+    sw_str_clear(&vocab);
+    sw_str_puts(&vocab, "{\"version\": \"1.0\", \"added_tokens\": [], \"decoder\": ");
+    sw_str_puts(&vocab, "{\"type\": \"Metaspace\", \"replacement\": \"" MARK "\"}, \"model\": ");
+    sw_str_printf(&vocab, "{\"type\": \"Unigram\", \"unk_id\": 1, \"vocab\": [%s]}}",
+                  sw_str_text(&unigram));
+    test_put("unigram/tokenizer.json", sw_str_text(&vocab));
+    test_put("unigram/tokenizer_config.json", settings);
+    check_all_written(path);
+    sw_str_fini(&vocab);
+    sw_str_fini(&unigram);
 }
 
 #define LIST                                                                                       \

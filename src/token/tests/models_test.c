@@ -313,6 +313,44 @@ static void what_json_may_not_say(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
+/* ---- cleaning a decoded text ---- */
+
+static void check_decoded(const char *path, const char *settings, const int32_t *ids, int64_t n,
+                          const char *wanted)
+{
+    char *text;
+    const char *beside = sw_test_write_text(1, "tokenizer_config.json", settings);
+    struct sw_tokenizer *tokenizer = open_path(path);
+    assert_int_equal(sw_tokenizer_decode(tokenizer, ids, n, true, &text, NULL), SW_OK);
+    assert_string_equal(text, wanted);
+    sw_text_free(text);
+    sw_tokenizer_close(tokenizer);
+    unlink(beside);
+}
+
+/* As transformers: clean_up_tokenization_spaces applies to the whole text, and not to BPE. */
+static void cleaned_texts(void **state)
+{
+    (void)state;
+    static const char clean[] = "{\"clean_up_tokenization_spaces\":true}";
+    static const int32_t ids[] = {5, 6, 7, 8, 9, 10}, words[] = {2, 3, 4};
+    const char *path = sw_test_write_text(
+        0, "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ndon\n'\nt\n,\nshe\n!\n");
+    check_decoded(path, "{}", ids, SW_LEN(ids), "don ' t, she!");
+    check_decoded(path, "{\"clean_up_tokenization_spaces\":null}", ids, SW_LEN(ids),
+                  "don ' t, she!");
+    check_decoded(path, clean, ids, SW_LEN(ids), "don't, she!");
+    path = write_json("\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\"},",
+                      "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"x\",-1],"
+                      "[\"" MARK "a\",-1],[\"" MARK "'s\",-1],[\"" MARK ".\",-1]]}");
+    check_decoded(path, "{}", words, SW_LEN(words), "a 's .");
+    check_decoded(path, clean, words, SW_LEN(words), "a's.");
+    path = write_json("\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK "\"},",
+                      "{\"type\":\"BPE\",\"vocab\":{\"u\":0,\"x\":1,\"" MARK "a\":2,\"" MARK
+                      "'s\":3,\"" MARK ".\":4},\"merges\":[]}");
+    check_decoded(path, clean, words, SW_LEN(words), "a 's .");
+}
+
 /* ---- vocab.txt ---- */
 
 static void vocab_txt_is_bert(void **state)
@@ -808,6 +846,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(failing_allocations),
     TEST_IF(SW_HAVE_UTF8PROC, wordpiece_takes_the_longest_beginning),
     TEST_IF(SW_HAVE_UTF8PROC, vocab_txt_is_bert),
+    TEST_IF(SW_HAVE_UTF8PROC, cleaned_texts),
     TEST_IF(!SW_HAVE_UTF8PROC, without_utf8proc_the_message_says_what_to_install),
 };
 
