@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "onnx/fold.h"
 #include "onnx/import.h"
 
 /* ---- reading a folded graph ---- */
@@ -204,6 +205,22 @@ static bool match_transpose(const struct sw_onnx_plan *p, int32_t v, struct sw_o
     return is_float(p, v);
 }
 
+/* Where output i_out of a Split begins in its input, `len` long along the axis. The sizes of the
+ * outputs before it are those of the node: an output without a name has no value to ask. */
+static int64_t begin_of_part(const struct sw_onnx_plan *p, const struct sw_onnx_graph_node *split,
+                             int64_t len, int i_out)
+{
+    int64_t sizes[ONNX_MOST_IN], begin = 0;
+    const int given = ints_of(p, split, "split", 1, sizes, ONNX_MOST_IN);
+    if (given == 0) { /* equal parts, of which the last one may be smaller */
+        return sw_min_i64(len, i_out * sw_ceil_div(len, split->n_out));
+    }
+    for (int k = 0; k < i_out && k < given; k++) {
+        begin += sizes[k];
+    }
+    return begin;
+}
+
 /* A Slice along one dim with steps of 1, or a part of a Split. */
 static bool slice_of(const struct sw_onnx_plan *p, int32_t v, int32_t *x, int *dim, int64_t *first)
 {
@@ -214,13 +231,8 @@ static bool slice_of(const struct sw_onnx_plan *p, int32_t v, int32_t *x, int *d
         const int64_t axis = sw_onnx_attr_int(node, "axis", 0);
         *x = node->in[0];
         *dim = (int)(axis < 0 ? axis + rank : axis);
-        *first = 0;
-        for (int k = 0; k < sw_onnx_value(p, v)->i_out; k++) {
-            /* unused outputs have the size of the others of the split */
-            const int32_t before = node->out[k];
-            const bool known = before >= 0 && sw_onnx_value(p, before)->rank == rank;
-            *first += sw_onnx_value(p, known ? before : v)->dims[*dim];
-        }
+        *first =
+            begin_of_part(p, node, sw_onnx_value(p, *x)->dims[*dim], sw_onnx_value(p, v)->i_out);
         return true;
     }
     if (!node || strcmp(node->op, "Slice") != 0 || ints_of(p, node, "starts", 1, starts, 2) != 1 ||

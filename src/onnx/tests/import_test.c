@@ -130,7 +130,49 @@ static void transposed_weights_have_their_modules_names_and_are_turned_back(void
     sw_json_close(doc);
 }
 
+/* logits = the second part of the rows of a table; the first part has no name. */
+static void write_split(struct sw_proto_writer *p, const void *ctx)
+{
+    static const float table[WORDS * 12];
+    const int64_t *sizes = ctx, row[] = {2, 4}, logits[] = {2, 4, sizes[1]};
+    named_node(p, "/model/embed/Gather", "Gather", "model.embed.weight input_ids", "x");
+    test_begin_node(p, "/cut/Split", "Split", sizes[0] == sizes[1] ? "x" : "x sizes", "- logits");
+    test_node_int(p, "axis", 2);
+    test_end_node(p);
+    test_tensor(p, "model.embed.weight", ONNX_F32, 2, (int64_t[]){WORDS, 12}, table, sizeof table);
+    test_tensor(p, "sizes", ONNX_I64, 1, (int64_t[]){2}, sizes, 2 * sizeof *sizes);
+    test_port(p, ONNX_GRAPH_INPUT, "input_ids", ONNX_I64, 2, row, NULL);
+    test_port(p, ONNX_GRAPH_OUTPUT, "logits", ONNX_F32, 3, logits, NULL);
+}
+
+static void a_part_of_a_split_begins_after_those_without_a_name(void **state)
+{
+    const int64_t sizes[][2] = {{8, 4}, {4, 8}, {6, 6}};
+    const struct sw_onnx_plan_spec spec = {.batch = 2, .tokens = 4};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(sizes); i++) {
+        struct sw_json_doc *doc;
+        struct sw_onnx_plan *plan = NULL;
+        int64_t first = -1;
+        test_write_model(test_at("split.onnx"), 17, write_split, sizes[i]);
+        struct sw_model *model = open_file(test_at("split.onnx"), &doc);
+        if (sw_onnx_plan_open(SW_CONTAINER(model, struct sw_onnx_import, super), &spec, &plan) <
+            0) {
+            fail_msg("%s", sw_error_message());
+        }
+        for (int32_t k = 0; k < plan->n; k++) {
+            const bool is_slice = strcmp(plan->matches[k].by->name, "slice") == 0;
+            first = is_slice ? plan->matches[k].first : first;
+        }
+        assert_int_equal(first, sizes[i][0]);
+        sw_onnx_plan_close(plan);
+        sw_model_close(model);
+        sw_json_close(doc);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(a_part_of_a_split_begins_after_those_without_a_name),
     cmocka_unit_test(transposed_weights_have_their_modules_names_and_are_turned_back),
 };
 
