@@ -13,28 +13,39 @@ enum { PATH_CAP = 4200 };
 /* ---- the figures that sum up a run ---- */
 
 struct summary {
-    struct sw_stats loss, val, norm, tokens, hidden, resident, step_ms;
-    double n_tokens, wanted; /* trained on; steps that were asked for, NaN: not known */
+    struct sw_stats loss, val, norm, speed, hidden, resident, step_ms;
+    double n_units, wanted; /* trained on; steps that were asked for, NaN: not known */
+    bool images;            /* the units are images, else tokens */
 };
+
+static bool is_of_images(const struct sw_past_run *run)
+{
+    int64_t i = 0;
+    while (i < run->n && !isfinite(run->figures[SW_FIGURE_IMAGES][i])) {
+        i++;
+    }
+    return i < run->n;
+}
 
 static sw_status sum_up(const struct sw_past_run *run, struct summary *out)
 {
+    out->images = is_of_images(run);
+    const enum sw_figure speed = out->images ? SW_FIGURE_IMAGES : SW_FIGURE_TOKENS;
     const struct {
         enum sw_figure figure;
         struct sw_stats *to;
     } of[] = {{SW_FIGURE_LOSS, &out->loss},      {SW_FIGURE_VAL_LOSS, &out->val},
-              {SW_FIGURE_NORM, &out->norm},      {SW_FIGURE_TOKENS, &out->tokens},
+              {SW_FIGURE_NORM, &out->norm},      {speed, &out->speed},
               {SW_FIGURE_HIDDEN, &out->hidden},  {SW_FIGURE_RESIDENT, &out->resident},
               {SW_FIGURE_STEP_MS, &out->step_ms}};
     for (size_t i = 0; i < SW_LEN(of); i++) {
         SW_TRY(sw_stats_of(run->steps, run->figures[of[i].figure], run->n, of[i].to));
     }
     out->wanted = sw_past_run_number(run, "flags.steps");
-    out->n_tokens = 0;
+    out->n_units = 0;
     for (int64_t i = 0; i < run->n; i++) {
-        const double part =
-            run->figures[SW_FIGURE_TOKENS][i] * run->figures[SW_FIGURE_STEP_MS][i] / 1e3;
-        out->n_tokens += isfinite(part) ? part : 0;
+        const double part = run->figures[speed][i] * run->figures[SW_FIGURE_STEP_MS][i] / 1e3;
+        out->n_units += isfinite(part) ? part : 0;
     }
     return SW_OK;
 }
@@ -158,13 +169,14 @@ static void tile_of_steps(const struct sw_past_run *run, const struct summary *s
 
 static void tile_of_speed(const struct summary *s, struct sw_str *out)
 {
-    char value[48], tokens[48], seconds[48], more[128];
-    if (s->tokens.n > 0) {
-        sw_html_number(tokens, sizeof tokens, s->n_tokens, SW_UNIT_COUNT);
+    char value[48], units[48], seconds[48], more[128];
+    if (s->speed.n > 0) {
+        sw_html_number(units, sizeof units, s->n_units, SW_UNIT_COUNT);
         sw_html_seconds(seconds, sizeof seconds, s->step_ms.sum / 1e3);
-        snprintf(more, sizeof more, "%s tokens; all steps took %s", tokens, seconds);
-        tile(out, "Tokens per second",
-             sw_html_number(value, sizeof value, floor(s->tokens.median + 0.5), SW_UNIT_COUNT),
+        snprintf(more, sizeof more, "%s %s; all steps took %s", units,
+                 s->images ? "images" : "tokens", seconds);
+        tile(out, s->images ? "Images per second" : "Tokens per second",
+             sw_html_number(value, sizeof value, floor(s->speed.median + 0.5), SW_UNIT_COUNT),
              more);
     }
 }
@@ -240,16 +252,26 @@ static void write_row(const struct sw_page *page, int i, const struct summary *s
     cell(out, s->val.min, SW_UNIT_NUMBER);
     cell(out, (double)last_step(run), SW_UNIT_COUNT);
     sw_str_printf(out, "<td>%s", state_of(run, s));
-    cell(out, floor(s->tokens.median + 0.5), SW_UNIT_COUNT);
+    cell(out, floor(s->speed.median + 0.5), SW_UNIT_COUNT);
     cell(out, bytes_of(run, SW_FIGURE_DEVICE, "device"), SW_UNIT_BYTES);
     cell(out, s->hidden.median, SW_UNIT_SHARE);
     sw_str_puts(out, "</tr>\n");
 }
 
+static const char *head_of_speed(const struct sw_page *page)
+{
+    int n = 0;
+    for (int i = 0; i < page->n; i++) {
+        n += is_of_images(&page->runs[i]);
+    }
+    return n == 0 ? "tokens/s" : n == page->n ? "images/s" : "tokens/s or images/s";
+}
+
 static sw_status write_headline(const struct sw_page *page, struct sw_str *out)
 {
-    static const char *const heads[] = {"loss",     "lowest", "lowest validation loss", "steps", "",
-                                        "tokens/s", "device", "transfers hidden"};
+    const char *const heads[] = {
+        "loss",   "lowest",          "lowest validation loss", "steps", "", head_of_speed(page),
+        "device", "transfers hidden"};
     struct summary s;
     if (page->n == 1) {
         SW_TRY(sum_up(&page->runs[0], &s));
@@ -416,23 +438,26 @@ static sw_status write_curves(const struct sw_page *page, struct sw_str *out)
     struct sw_chart loss = sw_page_chart(page, "Loss", SW_UNIT_NUMBER);
     struct sw_chart norm = sw_page_chart(page, "Norm of the gradient", SW_UNIT_NUMBER);
     struct sw_chart lr = sw_page_chart(page, "Learning rate", SW_UNIT_NUMBER);
-    struct sw_chart speed = sw_page_chart(page, "Tokens per second", SW_UNIT_COUNT);
+    struct sw_chart tokens = sw_page_chart(page, "Tokens per second", SW_UNIT_COUNT);
+    struct sw_chart images = sw_page_chart(page, "Images per second", SW_UNIT_COUNT);
     loss.note = page->n == 1 ? "<span class=\"key c0\">training</span><span class=\"key c1\">"
                                "validation</span>"
                              : "dots: validation";
-    lr.from_zero = speed.from_zero = true;
+    lr.from_zero = tokens.from_zero = images.from_zero = true;
     sw_page_add(page, &loss, SW_FIGURE_LOSS, "training", SW_CURVE_NOISY, 0);
     sw_page_add(page, &loss, SW_FIGURE_VAL_LOSS, "validation", SW_CURVE_DOTS, 1);
     sw_page_add(page, &norm, SW_FIGURE_NORM, "norm", SW_CURVE_NOISY, 3);
     norm.note = "before clipping";
     sw_page_add(page, &lr, SW_FIGURE_LR, "rate", SW_CURVE_PLAIN, 2);
-    sw_page_add(page, &speed, SW_FIGURE_TOKENS, "tokens/s", SW_CURVE_NOISY, 5);
+    sw_page_add(page, &tokens, SW_FIGURE_TOKENS, "tokens/s", SW_CURVE_NOISY, 5);
+    sw_page_add(page, &images, SW_FIGURE_IMAGES, "images/s", SW_CURVE_NOISY, 5);
     sw_str_puts(out, "<section id=\"curves\"><h2>Curves</h2>\n<div class=\"charts\">\n");
     SW_TRY(sw_chart_write(&loss, out));
     SW_TRY(write_metrics(page, out));
     SW_TRY(sw_chart_write(&norm, out));
     SW_TRY(sw_chart_write(&lr, out));
-    SW_TRY(sw_chart_write(&speed, out));
+    SW_TRY(sw_chart_write(&tokens, out));
+    SW_TRY(sw_chart_write(&images, out));
     SW_TRY(write_scale(page, out));
     SW_TRY(write_routers(page, out));
     sw_str_puts(out, "</div></section>\n");

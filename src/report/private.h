@@ -18,6 +18,7 @@ enum sw_figure {
     SW_FIGURE_SCALE,
     SW_FIGURE_STEP_MS,
     SW_FIGURE_TOKENS,
+    SW_FIGURE_IMAGES, /* in place of tokens, if the run is on pictures */
     SW_FIGURE_DEVICE,
     SW_FIGURE_HOST,
     SW_FIGURE_DISK,

@@ -19,6 +19,7 @@ static const char *const figure_names[SW_FIGURE_COUNT] = {
     [SW_FIGURE_SCALE] = "loss_scale",
     [SW_FIGURE_STEP_MS] = "step_ms",
     [SW_FIGURE_TOKENS] = "tokens_per_s",
+    [SW_FIGURE_IMAGES] = "images_per_s",
     [SW_FIGURE_DEVICE] = "device_bytes",
     [SW_FIGURE_HOST] = "host_bytes",
     [SW_FIGURE_DISK] = "disk_bytes",

@@ -163,6 +163,33 @@ static void routers_have_charts(void **state)
     sw_free(other);
 }
 
+/* A run on pictures has images in the place of tokens; beside a run on texts both are named. */
+static void pictures_have_a_speed(void **state)
+{
+    static const char *const runs[] = {"pictures", "texts"};
+    char path[TEST_PATH_CAP], *both = NULL;
+    size_t len;
+    (void)state;
+    put_text("pictures", "metrics.jsonl",
+             "{\"step\":1,\"loss\":1,\"step_ms\":500,\"images_per_s\":64}\n"
+             "{\"step\":2,\"loss\":1,\"step_ms\":500,\"images_per_s\":64}\n");
+    put_steps("texts", 3, 1, 2);
+    char *page = page_of("pictures"), *other = page_of("texts");
+    assert_non_null(strstr(page, "<dt>Images per second"));
+    assert_non_null(strstr(page, "64 images; all steps took"));
+    assert_non_null(strstr(page, "<h3>Images per second</h3>"));
+    assert_null(strstr(page, "okens"));
+    assert_null(strstr(other, "Images per second"));
+    test_join(path, test_folder(), "speeds.html");
+    assert_int_equal(write_report(runs, 2, path), SW_OK);
+    assert_int_equal(sw_file_read(path, &both, &len), SW_OK);
+    assert_non_null(strstr(both, ">tokens/s or images/s<"));
+    assert_non_null(strstr(both, "<td class=\"n\">64<"));
+    sw_free(page);
+    sw_free(other);
+    sw_free(both);
+}
+
 static void runs_are_laid_over_each_other(void **state)
 {
     (void)state;
@@ -720,6 +747,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_part_of_the_validation_is_named),
     cmocka_unit_test(no_spike_is_lost),
     cmocka_unit_test(routers_have_charts),
+    cmocka_unit_test(pictures_have_a_speed),
     cmocka_unit_test(runs_are_laid_over_each_other),
     cmocka_unit_test(hostile_words_are_text),
     cmocka_unit_test(a_killed_run_has_a_page),
