@@ -36,15 +36,24 @@ static void json_number(struct sw_str *line, const char *key, double value)
     sw_json_write_any_f64(value, line);
 }
 
-static void add_metrics(const struct job *job, struct sw_str *line)
+void sw_job_list_metrics(const struct job *job, struct sw_job_metrics *out)
 {
+    out->n = 0;
     for (int i = 0; i < job->task.task->n_metrics && !sw_job_is_text(job); i++) {
-        char key[40];
         const enum sw_metric metric = job->task.task->metrics[i];
-        snprintf(key, sizeof key, "val_%s", sw_metric_name(metric));
         if (metric == SW_METRIC_PERPLEXITY || sw_job_counts_metrics(job)) {
-            json_number(line, key, job->measure.of[metric]);
+            out->of[out->n].metric = metric;
+            out->of[out->n++].value = job->measure.of[metric];
         }
+    }
+}
+
+static void add_metrics(const struct sw_job_metrics *metrics, struct sw_str *line)
+{
+    for (int i = 0; i < metrics->n; i++) {
+        char key[40];
+        snprintf(key, sizeof key, "val_%s", sw_metric_name(metrics->of[i].metric));
+        json_number(line, key, metrics->of[i].value);
     }
 }
 
@@ -109,7 +118,7 @@ sw_status sw_job_write_metrics(struct job *job, const struct sw_job_step *step)
     add_use(job, step, &line);
     if (step->validated) {
         json_number(&line, "val_loss", job->val_loss);
-        add_metrics(job, &line);
+        add_metrics(&step->metrics, &line);
     }
     if (job->chat.chat || job->packed) {
         json_number(&line, "padding", sw_dataset_padding(job->dataset, SW_SPLIT_TRAIN));

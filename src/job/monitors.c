@@ -107,9 +107,10 @@ static void put_times(struct points *p, const struct sw_job_step *step)
 static void put_validation(struct points *p, const struct sw_job_step *step)
 {
     put(p, "Validation/Samples/loss", step->val_loss);
-    for (int i = 0; step->metrics && i < SW_METRIC_COUNT; i++) {
-        if (!isnan(step->metrics[i])) {
-            put_named(p, "Validation", sw_metric_name((enum sw_metric)i), step->metrics[i]);
+    for (int i = 0; i < step->metrics.n; i++) {
+        if (!isnan(step->metrics.of[i].value)) {
+            put_named(p, "Validation", sw_metric_name(step->metrics.of[i].metric),
+                      step->metrics.of[i].value);
         }
     }
 }

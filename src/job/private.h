@@ -283,6 +283,15 @@ struct sw_job_loads {
 };
 struct sw_job_loads sw_job_expert_loads(const struct sw_engine_facts *facts);
 
+/* Metrics of a validation besides the loss, as every record of the step has them. */
+struct sw_job_metrics {
+    struct {
+        enum sw_metric metric;
+        double value; /* NaN = there is none, such as the F1 of no rows */
+    } of[SW_METRIC_COUNT];
+    int n;
+};
+
 struct sw_job_step {
     struct sw_step_report report;
     struct sw_job_routers routers;
@@ -292,7 +301,7 @@ struct sw_job_step {
     /* Results of the validation, if the step has one. */
     bool validated;
     double val_loss;
-    const double *metrics; /* [SW_METRIC_COUNT] NaN = not computed; NULL = only the loss */
+    struct sw_job_metrics metrics;
 };
 /* Writes the time of each phase between `before` and `after` to `numbers`. */
 void sw_job_count_phases(const struct sw_phase_times *before, const struct sw_phase_times *after,

@@ -299,7 +299,7 @@ static sw_status one_step(struct job *job, bool *stopped)
     *stopped = step.most[SW_JOB_STOP] != 0;
     sw_job_count_routers(job->engine, step.most, &step.routers);
     step.val_loss = job->val_loss;
-    step.metrics = sw_job_counts_metrics(job) ? job->measure.of : NULL;
+    sw_job_list_metrics(job, &step.metrics);
     SW_TRY(job->leads ? sw_job_write_metrics(job, &step) : SW_OK);
     SW_TRY(job->leads ? sw_job_monitors_add(&job->told.monitors, &step) : SW_OK);
     if (!o->quiet && job->leads) {

@@ -232,6 +232,8 @@ sw_status sw_job_export_model(struct job *job);
 /* Opens metrics.jsonl. Lines after the step resumed from are dropped, else those steps would appear
  * twice. */
 sw_status sw_job_open_metrics(struct job *job);
+/* The metrics of the task that the last validation computed. */
+void sw_job_list_metrics(const struct job *job, struct sw_job_metrics *out);
 sw_status sw_job_write_metrics(struct job *job, const struct sw_job_step *step);
 
 /* ---- lines.c: output for people ---- */

@@ -286,6 +286,53 @@ static void each_task_trains_and_is_evaluated(void **state)
     }
 }
 
+/* Validation's CSV files are those of the metrics that metrics.jsonl has. */
+static void monitors_have_the_metrics_of_the_task(void **state)
+{
+    static const struct {
+        const char *task, *metrics;
+    } of[] = {{"masked", " perplexity "}, {"classify", " accuracy f1 matthews "}};
+    static const char *const names[] = {"perplexity", "accuracy", "f1", "matthews"};
+    (void)state;
+    write_classes("watched.csv", 24);
+    test_put("watched.txt", "a b c d e f g h a b c d e f g h a b c d e f g h a b c");
+    for (size_t i = 0; i < SW_LEN(of); i++) {
+        const char *file = i == 0 ? "watched.txt" : "watched.csv", *val = test_at(file);
+        char sets[3][256], key[64], path[320], run[64];
+        const char *const items[] = {sets[0], sets[1], sets[2]};
+        size_t len;
+        snprintf(sets[0], sizeof *sets,
+                 "csv_monitor={\"enabled\": true, \"output_path\": "
+                 "\"%s/\", \"job_name\": \"%s.csv\"}",
+                 test_folder(), of[i].task);
+        snprintf(sets[1], sizeof *sets, "train_micro_batch_size_per_gpu=4");
+        snprintf(sets[2], sizeof *sets, "optimizer={\"type\": \"AdamW\"}");
+        snprintf(run, sizeof run, "watched-%s", of[i].task);
+        train(of[i].task, file, run,
+              (struct sw_train_options){.steps = 1,
+                                        .quiet = true,
+                                        .eval_every = 1,
+                                        .val_data = &val,
+                                        .n_val_data = 1,
+                                        .sets = items,
+                                        .n_sets = 3});
+        snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+        char *lines = read_all(path, &len);
+        for (size_t k = 0; k < SW_LEN(names); k++) {
+            snprintf(key, sizeof key, " %s ", names[k]);
+            const bool wanted = strstr(of[i].metrics, key) != NULL;
+            snprintf(key, sizeof key, "\"val_%s\":", names[k]);
+            assert_int_equal(strstr(lines, key) != NULL, wanted);
+            snprintf(path, sizeof path, "%s/%s.csv/Validation_Samples_%s.csv", test_folder(),
+                     of[i].task, names[k]);
+            if ((access(path, F_OK) == 0) != wanted) {
+                fail_msg("%s: %s", path, wanted ? "wanted" : "not wanted");
+            }
+        }
+        sw_free(lines);
+    }
+}
+
 /* Whole numbers are regression values, not class numbers. */
 static void values_may_be_whole(void **state)
 {
@@ -572,6 +619,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(validation_covers_every_row_once),
     cmocka_unit_test(the_best_checkpoint_is_best_by_the_metric),
     cmocka_unit_test(each_task_trains_and_is_evaluated),
+    cmocka_unit_test(monitors_have_the_metrics_of_the_task),
     cmocka_unit_test(values_may_be_whole),
     cmocka_unit_test(the_last_token_does_not_depend_on_the_length_of_rows),
     cmocka_unit_test(pixels_are_scaled_as_the_model_says),
