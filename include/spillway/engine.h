@@ -224,8 +224,8 @@ SW_API sw_status sw_model_hidden_size(const char *model, int64_t *out);
 
 SW_API int64_t sw_engine_micro_batches(const sw_engine *engine);    /* K, over all ranks */
 SW_API int64_t sw_engine_micro_batch_size(const sw_engine *engine); /* B */
-/* Number of micro-batches of a step that this rank runs: k = r, r + R, .. below K, where r is its
- * number along the data axis and R the number of ranks there. */
+/* Number of micro-batches of a step that this rank runs: k = r, r + R, .. below K, with r and R of
+ * sw_engine_batch_axis. */
 SW_API int64_t sw_engine_local_micro_batches(const sw_engine *engine);
 SW_API int64_t sw_engine_seq_len(const sw_engine *engine);    /* T; 0 for a forward of your own */
 SW_API int64_t sw_engine_vocab(const sw_engine *engine);      /* V; 0 for a forward of your own */
@@ -242,6 +242,9 @@ SW_API uint64_t sw_engine_seed(const sw_engine *engine);
  * "tensor"), and the number of ranks there. SW_E_ARG: there is no such axis. */
 SW_API sw_status sw_engine_axis(const sw_engine *engine, const char *axis, int *out_rank,
                                 int *out_size);
+/* This rank's number r among the R ranks that divide the micro-batches of a step. They differ along
+ * the axes data and expert. */
+SW_API void sw_engine_batch_axis(const sw_engine *engine, int *out_rank, int *out_size);
 /*
  * sw_engine_group - the communicator of the ranks that differ from this one along one axis only.
  *

@@ -222,6 +222,7 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("sw_engine_samples", c_int64, [_handle]),
     ("sw_engine_seed", c_uint64, [_handle]),
     ("sw_engine_axis", c_int, [_handle, c_char_p, POINTER(c_int), POINTER(c_int)]),
+    ("sw_engine_batch_axis", None, [_handle, POINTER(c_int), POINTER(c_int)]),
     ("sw_engine_group", c_int, [_handle, c_char_p, _out]),
     ("sw_engine_n_inputs", c_int32, [_handle]),
     ("sw_engine_input", c_int, [_handle, c_int32, POINTER(InputInfo)]),

@@ -291,11 +291,11 @@ class Loader:
         for i in range(len(self)):
             e._check()
             first = base + i // n * size * total  # of the step
-            yield self.dataset.rows(first + (i % n * e._data_size + e._data_rank) * size, size)
+            yield self.dataset.rows(first + (i % n * e._batch_ranks + e._batch_rank) * size, size)
 
     def step(self) -> Sequence[Arrays]:
         """Returns the micro-batches of the next step."""
         e = self._engine
         size, base = e.train_micro_batch_size, e.global_samples
-        return [self.dataset.rows(base + (j * e._data_size + e._data_rank) * size, size)
+        return [self.dataset.rows(base + (j * e._batch_ranks + e._batch_rank) * size, size)
                 for j in range(e.local_micro_batches)]

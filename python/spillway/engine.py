@@ -299,8 +299,8 @@ class Engine(Handle):
         self.inputs: Dict[str, InputInfo] = self._read_inputs()  #: tensors of a micro-batch
         self._n_backward = 0  # of the step under way
         me, n = c_int(), c_int()
-        self._call("sw_engine_axis", b"data", byref(me), byref(n))
-        self._data_rank, self._data_size = me.value, n.value  # along the data axis
+        lib.sw_engine_batch_axis(out, byref(me), byref(n))
+        self._batch_rank, self._batch_ranks = me.value, n.value  # who divide the micro-batches
 
     # ---- opening and closing ----
 

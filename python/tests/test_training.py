@@ -149,6 +149,41 @@ with spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_l
     assert curve(both.stdout) == curve(alone.stdout) and "None" not in curve(alone.stdout)
 
 
+MIXTRAL = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "vocab_size": 64,
+           "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+           "num_attention_heads": 4, "num_key_value_heads": 2, "num_local_experts": 4,
+           "num_experts_per_tok": 2, "max_position_embeddings": 16}
+
+
+def test_ranks_along_the_expert_axis_train_rows_of_their_own(program: Any, text: Path,
+                                                             tmp_path: Path) -> None:
+    config = {**CONFIG, "gradient_accumulation_steps": 1,
+              "spillway": {"threads": 1, "mesh": {"expert": 2}}}
+    (tmp_path / "config.json").write_text(json.dumps(MIXTRAL))
+    (tmp_path / "ds.json").write_text(json.dumps(config))
+    loop = tmp_path / "loop.py"
+    loop.write_text(f"""
+import spillway
+folder = {str(tmp_path)!r}
+with spillway.initialize(folder + "/config.json", folder + "/ds.json", seq_len=16, seed=5,
+                         training_data={str(text)!r}) as engine:
+    curve = [engine.train_batch() for _ in range(3)]
+    parts = [part for part, _ in zip(engine.training_dataloader, range(1))]
+    parts += engine.training_dataloader.step()
+    seen = engine.group("expert").all_gather(parts[0]["input_ids"])
+    assert (parts[0]["input_ids"] == parts[1]["input_ids"]).all()
+    assert (seen[0] != seen[1]).any()
+    if engine.rank == 0:
+        print("curve", *curve, flush=True)
+""")
+    both = program("launch", "--num-ranks", 2, "--", sys.executable, loop)
+    program("train", "--model", tmp_path / "config.json", "--data", text, "--deepspeed",
+            tmp_path / "ds.json", "--steps", 3, "--seq-len", 16, "--seed", 5, "--ranks", 2,
+            "--output", tmp_path / "out")
+    line = next(line for line in both.stdout.splitlines() if "curve" in line)
+    assert [float(loss) for loss in line.split("curve")[1].split()] == losses(tmp_path / "out")
+
+
 def test_stages_of_a_pipeline_give_what_one_rank_gives(program: Any, text: Path,
                                                        tmp_path: Path) -> None:
     loop = tmp_path / "stages.py"

@@ -281,6 +281,12 @@ sw_status sw_engine_axis(const sw_engine *e, const char *axis, int *out_rank, in
     return SW_OK;
 }
 
+void sw_engine_batch_axis(const sw_engine *e, int *out_rank, int *out_size)
+{
+    *out_rank = e->data.rank;
+    *out_size = e->data.size;
+}
+
 sw_status sw_engine_group(sw_engine *e, const char *axis, sw_comm **out)
 {
     enum sw_axis a;
