@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // TIMEOUT 120
-// Ranks of a launcher that use a trained model together print what one process prints, once.
+// Ranks of a launcher that use a trained model together print what one process prints, once. The
+// loss of a model with experts is that of its training.
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -88,6 +91,60 @@ static void ranks_divide_the_windows_of_a_text(void **state)
     }
 }
 
+/* Returns the number after "key": in a text. */
+static double number(const char *text, const char *key)
+{
+    char quoted[64];
+    snprintf(quoted, sizeof quoted, "\"%s\":", key);
+    const char *at = strstr(text, quoted);
+    if (!at) {
+        fail_msg("%s: wanted \"%s\"", text, key);
+        return 0;
+    }
+    return strtod(at + strlen(quoted), NULL);
+}
+
+/* A loss with a term of the routers is that of the training's validation, over all targets. The
+ * last batch is not full. */
+static void losses_of_routers_are_those_of_a_validation(void **state)
+{
+    static const char *const keys[] = {"--batch 1", "--batch 4", "--batch 16"};
+    const char *program = test_spillway();
+    char command[1024], launcher[512];
+    (void)state;
+    test_put("moe.json", "{\"model_type\":\"mixtral\",\"vocab_size\":40,\"hidden_size\":16,"
+                         "\"intermediate_size\":24,\"num_hidden_layers\":2,"
+                         "\"num_attention_heads\":2,\"num_key_value_heads\":2,"
+                         "\"num_local_experts\":4,\"num_experts_per_tok\":2,"
+                         "\"max_position_embeddings\":16,\"output_router_logits\":true,"
+                         "\"router_aux_loss_coef\":0.5}");
+    test_expect(
+        "train --model moe.json --data text.txt --val-data text.txt --eval-every 1 "
+        "--steps 1 --seq-len 4 --set train_micro_batch_size_per_gpu=4 --output moe --threads 1",
+        0, "model: moe/model");
+    char *metrics = test_text("moe/metrics.jsonl");
+    const double validated = number(metrics, "val_loss");
+    sw_free(metrics);
+    double targets = 0;
+    for (size_t i = 0; i < SW_LEN(keys); i++) {
+        snprintf(command, sizeof command,
+                 "%s eval --model moe/model --data text.txt --seq-len 4 --json %s", program,
+                 keys[i]);
+        char *one = printed("", command);
+        const double loss = number(one, "loss");
+        if (i == 1 && fabs(loss - validated) > 1e-7) {
+            fail_msg("%s: the validation's loss is %.17g", one, validated);
+        }
+        targets = i == 0 ? number(one, "targets") : targets;
+        assert_true(targets > 16 && number(one, "targets") == targets);
+        snprintf(launcher, sizeof launcher, "%s launch --num-ranks 2 --", program);
+        char *two = printed(launcher, command);
+        assert_string_equal(one, two);
+        sw_free(two);
+        sw_free(one);
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -104,6 +161,7 @@ static int set_up(void **state)
 static const struct CMUnitTest tests[] = {
     TEST_IF(SW_HAVE_UTF8PROC, ranks_embed_the_lines_of_the_first),
     cmocka_unit_test(ranks_divide_the_windows_of_a_text),
+    cmocka_unit_test(losses_of_routers_are_those_of_a_validation),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};

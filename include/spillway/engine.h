@@ -360,8 +360,8 @@ SW_API sw_status sw_gradient(sw_engine *engine, const char *name, float *out);
  * sw_evaluate - the loss of one batch, without dropout (evaluate.loss).
  *
  * batch        of B samples
- * out_sum      sum of the losses of all targets; the loss itself if it has several terms
- * out_count    number of targets, or sum of their weights; 1 if the loss has several terms
+ * out_sum      sum of the losses of all targets; with several terms, the loss times out_count
+ * out_count    number of targets, or sum of their weights, of the first term
  *
  * SW_E_ARG     names the option that the engine was opened without; or a tensor that is missing or
  *              has another shape, or an id or label that is out of range; or a step is in progress
@@ -370,6 +370,24 @@ SW_API sw_status sw_gradient(sw_engine *engine, const char *name, float *out);
  */
 SW_API sw_status sw_evaluate(sw_engine *engine, const struct sw_batch *batch, double *out_sum,
                              double *out_count);
+/*
+ * sw_evaluate_terms - sw_evaluate, term by term.
+ *
+ * The loss over several batches is sw_engine_mean_loss of these numbers, added up over the batches.
+ *
+ * out          [sw_engine_terms, 2]: sum of the losses of each term, and number of its targets, or
+ *              sum of their weights
+ *
+ * SW_E_ARG     as for sw_evaluate
+ *
+ * Collective.
+ */
+SW_API sw_status sw_evaluate_terms(sw_engine *engine, const struct sw_batch *batch, double *out);
+/* Terms of the loss of a micro-batch: one for each loss of the task, then those of the routers of
+ * experts. */
+SW_API int sw_engine_terms(const sw_engine *engine);
+/* The loss for sums and counts of terms: the sum of their means, weighted as in training. */
+SW_API double sw_engine_mean_loss(const sw_engine *engine, const double *terms);
 /*
  * sw_logits - the outputs of the head for one batch, without dropout (evaluate.logits).
  *

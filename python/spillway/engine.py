@@ -531,7 +531,8 @@ class Engine(Handle):
 
     def evaluate(self, batch: MicroBatch) -> Tuple[float, float]:
         """Returns the sum of the losses and the number of targets of one micro-batch, without
-        dropout. Needs `want_eval`."""
+        dropout. A loss of several terms counts the targets of the first one, and the sum is the
+        loss times their number. Needs `want_eval`."""
         self._check()
         total, count = c_double(), c_double()
         one = batch_of(self._arrays(batch))

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/model_flags.h"
 
@@ -19,15 +20,15 @@ struct run {
     sw_comm *comm; /* of a process that a launcher started; else NULL */
 };
 
-/* Gathers the sum and count of each rank's batch. data: NULL = one rank */
-static sw_status gather(sw_comm *data, const double mine[2], double (*all)[2])
+/* Gathers the n sums and counts of each rank's batch. data: NULL = one rank */
+static sw_status gather(sw_comm *data, const double *mine, int n, double *all)
 {
+    const size_t bytes = (size_t)n * sizeof *mine;
     if (!data) {
-        all[0][0] = mine[0];
-        all[0][1] = mine[1];
+        memcpy(all, mine, bytes);
         return SW_OK;
     }
-    return sw_comm_all_gather(data, mine, all, sizeof *all, "the losses of batches");
+    return sw_comm_all_gather(data, mine, all, bytes, "the losses of batches");
 }
 
 /* Number of batches that are evaluated. */
@@ -37,25 +38,55 @@ static int64_t count_batches(const struct run *run, const sw_dataset *dataset, i
     return run->batches > 0 && run->batches < n ? run->batches : n;
 }
 
-/* Ranks along the data axis take the batches in turn. The losses are added in the order of the
- * batches, as one rank adds them. */
-static sw_status sum_losses(const struct run *run, bool weighted, sw_engine *engine,
-                            sw_dataset *dataset, double *sum, double *count)
+struct ranks {
+    sw_comm *data; /* NULL = one rank */
+    int me, n;
+};
+
+/* Adds up sums and counts of the loss terms of all batches. Ranks along the data axis take the
+ * batches in turn. They are added in the order of the batches, as one rank adds them.
+ * terms: [n_terms]; work: [1 + ranks, n_terms] */
+static sw_status sum_batches(const struct run *run, sw_engine *engine, sw_dataset *dataset,
+                             const struct ranks *ranks, const struct sw_batch *given,
+                             const struct sw_row_input *rows, double *work, double *terms)
+{
+    const int64_t batch = sw_engine_micro_batch_size(engine);
+    const int64_t n_batches = count_batches(run, dataset, batch);
+    const int n_terms = 2 * sw_engine_terms(engine);
+    double *all = work + n_terms;
+    sw_status st = SW_OK;
+    for (int64_t i = 0; st >= 0 && i < n_batches; i += ranks->n) {
+        /* rows after the last one are blank */
+        st = sw_dataset_fetch_inputs(dataset, SW_SPLIT_VAL, (i + ranks->me) * batch, batch, rows,
+                                     given->n_tensors);
+        st = st < 0 ? st : sw_evaluate_terms(engine, given, work);
+        st = st < 0 ? st : gather(ranks->data, work, n_terms, all);
+        for (int r = 0; st >= 0 && r < ranks->n && i + r < n_batches; r++) {
+            for (int k = 0; k < n_terms; k++) {
+                terms[k] += all[r * n_terms + k];
+            }
+        }
+    }
+    return st;
+}
+
+/* The loss over all batches, and the number of targets or the sum of their weights. */
+static sw_status measure_loss(const struct run *run, bool weighted, sw_engine *engine,
+                              sw_dataset *dataset, double *loss, double *count)
 {
     const int64_t batch = sw_engine_micro_batch_size(engine), tokens = sw_engine_seq_len(engine);
-    const int64_t n_batches = count_batches(run, dataset, batch);
-    sw_comm *data = NULL;
-    int me = 0, n = 1;
-    sw_status st = sw_engine_axis(engine, "data", &me, &n);
-    st = st < 0 || n == 1 ? st : sw_engine_group(engine, "data", &data);
+    const size_t n_terms = 2 * (size_t)sw_engine_terms(engine);
+    struct ranks ranks = {NULL, 0, 1};
+    sw_status st = sw_engine_axis(engine, "data", &ranks.me, &ranks.n);
+    st = st < 0 || ranks.n == 1 ? st : sw_engine_group(engine, "data", &ranks.data);
     if (st < 0) {
         return st;
     }
     int32_t *ids = malloc((size_t)(batch * tokens) * sizeof *ids);
     int32_t *labels = malloc((size_t)(batch * tokens) * sizeof *labels);
     float *weights = malloc((size_t)(batch * tokens) * sizeof *weights);
-    double(*all)[2] = malloc((size_t)n * sizeof *all);
-    st = ids && labels && weights && all ? SW_OK : SW_E_NOMEM;
+    double *terms = calloc((size_t)(ranks.n + 2) * n_terms, sizeof *terms);
+    st = ids && labels && weights && terms ? SW_OK : SW_E_NOMEM;
     const struct sw_shape shape = {2, {batch, tokens}};
     const struct sw_tensor tensors[] = {
         {"input_ids", {.data = ids, .dtype = SW_I32, .shape = shape}},
@@ -64,22 +95,16 @@ static sw_status sum_losses(const struct run *run, bool weighted, sw_engine *eng
     const struct sw_row_input rows[] = {
         {"input_ids", ids}, {"labels", labels}, {"weights", weights}};
     const struct sw_batch given = {tensors, weighted ? 3 : 2};
-    for (int64_t i = 0; st >= 0 && i < n_batches; i += n) {
-        double mine[2] = {0, 0};
-        /* rows after the last one are blank */
-        st = sw_dataset_fetch_inputs(dataset, SW_SPLIT_VAL, (i + me) * batch, batch, rows,
-                                     given.n_tensors);
-        st = st < 0 ? st : sw_evaluate(engine, &given, &mine[0], &mine[1]);
-        st = st < 0 ? st : gather(data, mine, all);
-        for (int r = 0; st >= 0 && r < n && i + r < n_batches; r++) {
-            *sum += all[r][0];
-            *count += all[r][1];
-        }
+    st = st < 0 ? st
+                : sum_batches(run, engine, dataset, &ranks, &given, rows, terms + n_terms, terms);
+    if (st >= 0) {
+        *count = terms[1];
+        *loss = terms[1] > 0 ? sw_engine_mean_loss(engine, terms) : NAN;
     }
     free(ids);
     free(labels);
     free(weights);
-    free(all);
+    free(terms);
     return st;
 }
 
@@ -146,7 +171,7 @@ static sw_status evaluate(const struct run *run, bool *started)
     char batch[64];
     const char **sets = NULL;
     bool weighted = false;
-    double sum = 0, count = 0;
+    double loss = NAN, count = 0;
     snprintf(batch, sizeof batch, "{\"train_micro_batch_size_per_gpu\": %lld}",
              (long long)run->batch);
     sw_status st =
@@ -186,10 +211,10 @@ static sw_status evaluate(const struct run *run, bool *started)
     }
     if (st >= 0) {
         *started = true;
-        st = sum_losses(run, weighted, engine, dataset, &sum, &count);
+        st = measure_loss(run, weighted, engine, dataset, &loss, &count);
     }
     if (st >= 0 && cli_leads(run->comm)) {
-        print_loss(run->json, weighted, count > 0 ? sum / count : NAN, count);
+        print_loss(run->json, weighted, loss, count);
     }
     sw_dataset_close(dataset);
     sw_close(engine);

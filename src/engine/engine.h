@@ -128,13 +128,8 @@ sw_status sw_engine_evaluated(sw_engine *e, const char *name, float *out);
 /* Losses of the last step on this rank: sum and count of each term of each micro-batch, [local,
  * terms + totals, 2]. */
 const double *sw_engine_losses(const sw_engine *e);
-/* Terms in the loss of a micro-batch: one for each loss of the task. */
-int sw_engine_terms(const sw_engine *e);
-/* sw_evaluate, term by term: writes the sum and count of each, then the totals, [terms + totals,
- * 2]. */
+/* sw_evaluate_terms, and then the totals: [terms + totals, 2]. */
 sw_status sw_engine_evaluate(sw_engine *e, const struct sw_batch *batch, double *out);
-/* The loss for such sums and counts, added up over batches. */
-double sw_engine_mean_loss(const struct sw_engine *e, const double *terms);
 /* Elements of an output of the program that sw_logits runs; -1 if it has no output of this name. */
 int64_t sw_engine_output_elems(const sw_engine *e, const char *name);
 /* Reads such an output after sw_logits, widened to f32. */

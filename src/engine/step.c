@@ -452,8 +452,16 @@ sw_status sw_evaluate(sw_engine *e, const struct sw_batch *batch, double *out_su
     double terms[SW_ENGINE_MAX_SUMS];
     SW_TRY(sw_engine_evaluate(e, batch, terms));
     const bool one = e->loss.n_terms == 1 && e->loss.weights[0] == 1;
-    *out_sum = one ? terms[0] : sw_engine_mean_loss(e, terms);
-    *out_count = one ? terms[1] : 1;
+    *out_sum = one ? terms[0] : sw_engine_mean_loss(e, terms) * terms[1];
+    *out_count = terms[1];
+    return SW_OK;
+}
+
+sw_status sw_evaluate_terms(sw_engine *e, const struct sw_batch *batch, double *out)
+{
+    double terms[SW_ENGINE_MAX_SUMS];
+    SW_TRY(sw_engine_evaluate(e, batch, terms));
+    memcpy(out, terms, 2 * (size_t)e->loss.n_terms * sizeof *out);
     return SW_OK;
 }
 
