@@ -403,6 +403,16 @@ SW_API double sw_engine_mean_loss(const sw_engine *engine, const double *terms);
 SW_API sw_status sw_logits(sw_engine *engine, const struct sw_batch *batch, float *out);
 /* Elements that sw_logits writes; 0 if the engine was opened without evaluate.logits. */
 SW_API int64_t sw_logits_elems(const sw_engine *engine);
+/*
+ * sw_logits_shape - the shape of what sw_logits writes.
+ *
+ * out          the first dimension has the rows of the batch
+ * out_tokens   dimension of the tokens of a row, or -1 if the output has no such dimension
+ *
+ * SW_E_ARG     the engine was opened without evaluate.logits; or a forward of your own has no
+ *              output "logits"
+ */
+SW_API sw_status sw_logits_shape(const sw_engine *engine, struct sw_shape *out, int *out_tokens);
 
 /* ---- embedding (embed.wanted) ---- */
 

@@ -233,7 +233,7 @@ _FUNCTIONS: List[Tuple[str, Any, List[Any]]] = [
     ("sw_step", c_int, [_handle, POINTER(StepReport)]),
     ("sw_evaluate", c_int, [_handle, POINTER(Batch), POINTER(c_double), POINTER(c_double)]),
     ("sw_logits", c_int, [_handle, POINTER(Batch), POINTER(c_float)]),
-    ("sw_logits_elems", c_int64, [_handle]),
+    ("sw_logits_shape", c_int, [_handle, POINTER(Shape), POINTER(c_int)]),
     ("sw_engine_n_tensors", c_int32, [_handle]),
     ("sw_engine_tensor", c_int, [_handle, c_int32, POINTER(c_char_p), POINTER(Shape)]),
     ("sw_get_weight", c_int, [_handle, c_char_p, c_int64, c_int64, POINTER(c_float)]),

@@ -540,23 +540,20 @@ class Engine(Handle):
         return total.value, count.value
 
     def logits(self, batch: MicroBatch) -> "np.ndarray[Any, Any]":
-        """Returns logits as f32 [rows, tokens, vocabulary], or [rows, labels] for a classifier. For
-        a batch of transformers, padding is cut off. Needs `want_logits`."""
+        """Returns logits as f32 [rows, tokens, vocabulary], or [rows, labels] for a classifier. The
+        task "tokens" gives [rows, tokens, labels], "answers" those of the start [rows, tokens],
+        "embed" hidden states [rows, tokens, width]. For a batch of transformers, padding is cut
+        off. Needs `want_logits`."""
         self._check()
         batch = self._taken(batch) if isinstance(batch, AbstractMapping) else batch
         one = batch_of(self._arrays(batch))
-        n = int(self._ask("sw_logits_elems"))
-        out = np.empty(max(n, 0), dtype=np.float32)
+        shape, tokens = _library.Shape(), c_int()
+        self._call("sw_logits_shape", byref(shape), byref(tokens))
+        out = np.empty(tuple(shape.dims[:shape.rank]), dtype=np.float32)
         self._call("sw_logits", byref(one), out.ctypes.data_as(POINTER(c_float)))
-        rows, labels = self.train_micro_batch_size, self.inputs.get("labels")
-        of_tokens = labels is not None and labels.is_row
-        tokens = labels.shape[1] if labels is not None and of_tokens else self.seq_len
-        is_wide = n == rows * tokens * self.vocab_size or of_tokens
-        made: "np.ndarray[Any, Any]" = out.reshape((rows, tokens, -1) if is_wide else (rows, -1))
         if not isinstance(batch, Batch):
-            return made
-        cut = is_wide or "start_positions" in self.inputs
-        return made[:batch.rows, :batch.columns] if cut else made[:batch.rows]
+            return out
+        return out[:batch.rows, :batch.columns] if tokens.value == 1 else out[:batch.rows]
 
     @property
     def parameters(self) -> Dict[str, Tuple[int, ...]]:

@@ -277,6 +277,27 @@ def test_rows_that_a_micro_batch_lacks_have_no_loss(given: Given, model: str, ta
         assert np.allclose(logits, alone.logits(one), atol=1e-6)
 
 
+@pytest.mark.parametrize("task, labels, wanted, of_tokens", [
+    ("tokens", 5, (2, T, 5), True), ("answers", None, (2, T), True),
+    ("masked", None, (2, T, V), True), ("embed", None, (2, T, 8), True), ("classify", T, (2, T), False),
+])
+def test_the_shape_of_logits_follows_from_the_task_alone(given: Given, task: str, labels: Any,
+                                                         wanted: Any, of_tokens: bool) -> None:
+    ids = np.arange(2 * T, dtype=np.int32).reshape(2, T) % V
+    short = {"input_ids": ids[:1, :6].tolist()}
+    for want_eval in {False, task != "embed"}:
+        with given("bert", task=task, labels=labels, want_eval=want_eval,
+                   want_logits=True) as engine:
+            logits = engine.logits({"input_ids": ids})
+            assert logits.shape == wanted
+            assert np.isfinite(logits).all()
+            cut = (1, 6, *wanted[2:]) if of_tokens else (1, T)
+            assert engine.logits(short).shape == cut
+    with given(want_logits=False) as engine:
+        with pytest.raises(spillway.ArgumentError, match="opened without evaluate.logits"):
+            engine.logits({"input_ids": ids})
+
+
 def test_packed_documents_are_told_by_their_positions(given: Given) -> None:
     ids = np.int64([[3, 4, 5, 6, 7, 8]])
     flat = {"input_ids": ids, "position_ids": [[0, 1, 2, 3, 0, 1]],

@@ -496,6 +496,23 @@ int64_t sw_logits_elems(const sw_engine *e)
     return port ? sw_shape_elems(&port->shape) : 0;
 }
 
+sw_status sw_logits_shape(const sw_engine *e, struct sw_shape *out, int *out_tokens)
+{
+    const struct sw_task *task = e->weights.model ? e->weights.model->task : NULL;
+    if (e->programs.logits < 0) {
+        return SW_FAIL(SW_E_ARG, "sw_logits_shape: the engine was opened without evaluate.logits");
+    }
+    const struct sw_port *port = logits_of(e);
+    if (!port) {
+        return SW_FAIL(SW_E_ARG, "sw_logits_shape: the forward has no output \"logits\"");
+    }
+    const bool reads_tokens = task && sw_task_input_of(task, "input_ids");
+    const bool is_place = task && task->n_losses > 0 && task->losses[0].kind == SW_LOSS_PLACE;
+    *out = port->shape;
+    *out_tokens = reads_tokens && (port->shape.rank > 2 || is_place) ? 1 : -1;
+    return SW_OK;
+}
+
 sw_status sw_logits(sw_engine *e, const struct sw_batch *batch, float *out)
 {
     SW_TRY(check_call(e, e->programs.logits, "sw_logits", "evaluate.logits", batch));
