@@ -43,6 +43,8 @@ def batch(rows: int = 4, tokens: int = 4, vocab: int = 11) -> Arrays:
     (lambda b: b.update(input_ids=b["input_ids"].astype(">i4")),
      "input_ids: wanted numbers of this machine, got dtype >i4"),
     (lambda b: b.update(labels=b["input_ids"]), "by spillway.shift_labels"),
+    (lambda b: b.update(labels=np.where(np.arange(4) < 2, -100, b["input_ids"]).astype(np.int32)),
+     "by spillway.shift_labels"),
 ])
 def test_a_wrong_batch_is_named_and_changes_nothing(small: Path, change: Any, says: str) -> None:
     def curve(wrong: bool) -> Any:
