@@ -12,7 +12,7 @@ from typing import (
 
 import numpy as np
 
-from ._arrays import Arrays
+from ._arrays import Arrays, as_array, describe, from_tensor
 from ._handle import Handle
 from ._library import (
     DatasetOptions, EngineOptions, Ids, RowInput, TokenizerOptions, TrainOptions, check, lib,
@@ -45,6 +45,16 @@ def shift_labels(labels: Any) -> "np.ndarray[Any, Any]":
     shifted = np.full(array.shape, IGNORED, dtype=np.int32)
     shifted[..., :-1] = array[..., 1:]
     return shifted
+
+
+def as_ids(name: str, value: Any, least: int = 0) -> "np.ndarray[Any, Any]":
+    """Converts a row of whole numbers, at least `least`, to i32."""
+    ids = as_array(name, from_tensor(value))
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise ArgumentError(f"{name}: wanted i32[n], got {describe(ids.dtype, ids.shape)}")
+    if ids.size and not least <= int(ids.min()) <= int(ids.max()) < 2**31:
+        raise ArgumentError(f"{name}: an id is below {least}, or beyond i32")
+    return ids.astype(np.int32, copy=False)
 
 
 class Tokenizer(Handle):
@@ -125,9 +135,9 @@ class Tokenizer(Handle):
             lib.sw_ids_fini(byref(ids))
 
     def decode(self, ids: Any, skip_special: bool = True) -> str:
-        """Returns the text of ids."""
+        """Returns the text of a row of ids, or of one. Ids without a token are skipped."""
         self._check()
-        array = np.ascontiguousarray(ids, dtype=np.int32)
+        array = as_ids("ids", np.atleast_1d(from_tensor(ids)), -2**31)
         out, length = c_void_p(), c_size_t()
         self._call("sw_tokenizer_decode", array.ctypes.data_as(POINTER(c_int32)), array.size,
                    skip_special, byref(out), byref(length))

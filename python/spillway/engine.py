@@ -26,7 +26,7 @@ from ._handle import Handle
 from ._library import PENDING, EngineOptions, Sampling, SaveOptions, check, lib, path_bytes
 from ._library import take_text, texts
 from .batch import Batch, InputInfo, is_hf
-from .data import IGNORED, Dataset, Loader, Path, Paths, Setup, Tokenizer, as_paths
+from .data import IGNORED, Dataset, Loader, Path, Paths, Setup, Tokenizer, as_ids, as_paths
 from .errors import ArgumentError, ClosedError, ConfigError, SpillwayError
 from .group import Group
 
@@ -694,9 +694,8 @@ class Engine(Handle):
             reads = any(info.start >= 0 for info in self.inputs.values())  # an encoder-decoder
             ids = tokenizer.encode(prompt, True) if reads else tokenizer.encode_prompt(prompt)
         else:
-            ids = as_array("prompt", prompt)
-        if ids.dtype != np.int32 or ids.ndim != 1:
-            ids = _as_ids(ids)
+            ids = prompt
+        ids = as_ids("prompt", ids)
         tokens = _whole("tokens", tokens, 1)
         sampling = Sampling(
             temperature=_share("temperature", temperature, math.inf),
@@ -705,9 +704,9 @@ class Engine(Handle):
         rules = self._rules_for(tokenizer, sampling)  # sampling points into them
         rules._ask("sw_writing_apply", ids.size, stop is None, byref(sampling))
         if stop is not None:
-            stops = (c_int32 * max(len(stop), 1))(*stop)
-            sampling.stop_ids = ctypes.cast(stops, POINTER(c_int32))
-            sampling.n_stop_ids = len(stop)
+            stops = as_ids("stop", list(stop))
+            sampling.stop_ids = stops.ctypes.data_as(POINTER(c_int32))
+            sampling.n_stop_ids = stops.size
         # more than there is room for is refused before anything is written
         out, n = np.empty(min(tokens, max(self._room, 1)), dtype=np.int32), c_int64()
         pointer = POINTER(c_int32)
@@ -740,15 +739,6 @@ def _as_weight(name: str, value: Any, shape: Tuple[int, ...]) -> "np.ndarray[Any
         raise ArgumentError(f"{name}: wanted {describe(np.float32, shape)}, got "
                             f"{describe(array.dtype, array.shape)}")
     return array.astype(np.float32, copy=False)
-
-
-def _as_ids(ids: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Converts a prompt to ids: whole numbers that fit i32."""
-    if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise ArgumentError(f"prompt: wanted i32[n], got {describe(ids.dtype, ids.shape)}")
-    if ids.size and not (0 <= int(ids.min()) and int(ids.max()) < 2**31):
-        raise ArgumentError("prompt: an id is below 0, or beyond i32")
-    return ids.astype(np.int32)
 
 
 def _refuse_unshifted(ids: "np.ndarray[Any, Any]", labels: "np.ndarray[Any, Any]") -> None:

@@ -343,6 +343,9 @@ def test_generation_is_that_of_the_program(program: Any, text: Path, tmp_path: P
                             ([10**6], "1000000")):
             with pytest.raises(spillway.ArgumentError, match=says):
                 engine.generate(wrong, 2)
+        for wrong in ([2**32 + 5], [-1], [0.5], [[1]]):
+            with pytest.raises(spillway.ArgumentError, match="^stop: "):
+                engine.generate([1, 2], 2, stop=wrong)
         with pytest.raises(spillway.ArgumentError):
             engine.generate([1] * 16, 2)
         with pytest.raises(spillway.ArgumentError, match="16"):
@@ -411,6 +414,18 @@ def test_tokenizers_and_datasets_stand_alone(text: Path) -> None:
 def resident_bytes() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_ids_that_are_no_tokens_are_not_taken_for_others(text: Path) -> None:
+    with spillway.Tokenizer.of_characters(text) as letters:
+        ids = letters.encode("7 and 9")
+        for same in (ids, ids.tolist(), ids.astype(np.int64)):
+            assert letters.decode(same) == "7 and 9"
+        assert letters.decode([]) == "" and letters.decode(ids[0]) == "7"
+        assert letters.decode([*ids.tolist(), -100]) == "7 and 9"
+        for wrong in (ids.astype(np.int64) + 2**32, ids + 0.5, ids[None], [2**70]):
+            with pytest.raises(spillway.ArgumentError):
+                raise AssertionError(letters.decode(wrong))
 
 
 def test_opening_and_closing_leaves_nothing(small: Path, tmp_path: Path) -> None:
