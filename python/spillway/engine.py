@@ -9,6 +9,7 @@ import math
 import operator
 import os
 import shutil
+import weakref
 from collections.abc import Iterator as AbstractIterator, Mapping as AbstractMapping
 from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int32, c_int64
 from ctypes import c_void_p
@@ -215,6 +216,12 @@ def _leave_world(world: c_void_p, status: int) -> None:
         if status < 0:
             lib.sw_comm_abort(world, status)
         lib.sw_comm_close(world, status < 0)
+        world.value = None
+
+
+def _end_world(world: c_void_p, process: int) -> None:
+    if os.getpid() == process:
+        _leave_world(world, 0)
 
 
 class _Optimizer:
@@ -272,7 +279,11 @@ class Engine(Handle):
             try:
                 check(status)
             finally:
-                self._leave(status)
+                _leave_world(world, status)
+        # The oldest finalizer runs last, after that of the engine. At the end of Python it does not
+        # run: MPI would wait for ranks that wait for this one. The end of the process leaves them.
+        self._leaving = weakref.finalize(self, _end_world, world, os.getpid())
+        self._leaving.atexit = False
         super().__init__(out, lib.sw_close)
         self.tokenizer: Optional[Tokenizer] = None
         self._words: Optional[Path] = None  # where one is, that is opened when it is asked for
@@ -304,10 +315,6 @@ class Engine(Handle):
 
     # ---- opening and closing ----
 
-    def _leave(self, status: int) -> None:
-        _leave_world(self._comm, status)
-        self._comm = c_void_p()
-
     def _read_inputs(self) -> Dict[str, InputInfo]:
         found = {}
         for i in range(self._ask("sw_engine_n_inputs")):
@@ -326,8 +333,7 @@ class Engine(Handle):
         self._rules = None
         for item in reversed(self._owned):
             item.close()
-        if os.getpid() == self._process:
-            self._leave(0)
+        self._leaving()
 
     def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
                  traceback: Optional[TracebackType]) -> None:

@@ -184,6 +184,28 @@ with spillway.initialize(folder + "/config.json", folder + "/ds.json", seq_len=1
     assert [float(loss) for loss in line.split("curve")[1].split()] == losses(tmp_path / "out")
 
 
+def test_ranks_are_left_with_the_last_reference(program: Any, text: Path, tmp_path: Path) -> None:
+    loop = tmp_path / "loop.py"
+    loop.write_text(f"""
+import os
+import spillway
+config = {CONFIG!r}
+config["gradient_accumulation_steps"] = 1
+found = []
+for _ in range(3):
+    engine = spillway.initialize("gpt2-tiny", config, training_data={str(text)!r}, seq_len=16)
+    engine.train_batch()
+    rank = engine.rank
+    del engine
+    found.append(len(os.listdir("/proc/self/fd")))
+if rank == 0:
+    print("open", *found, flush=True)
+""")
+    both = program("launch", "--num-ranks", 2, "--", sys.executable, loop)
+    line = next(line for line in both.stdout.splitlines() if "open" in line)
+    assert len(set(line.split("open")[1].split())) == 1
+
+
 def test_stages_of_a_pipeline_give_what_one_rank_gives(program: Any, text: Path,
                                                        tmp_path: Path) -> None:
     loop = tmp_path / "stages.py"
