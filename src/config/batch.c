@@ -3,17 +3,11 @@
 // Division rounds down as DeepSpeed's does, and then the product must be exact.
 #include "config/private.h"
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    const int64_t q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
 struct triad {
     const struct sw_config_impl *impl;
     int64_t train, micro, steps;
     int64_t ranks;
-    bool has_train, has_micro, has_steps;
+    bool has_train, has_micro, has_steps; /* given, or derived by now */
 };
 
 static sw_status refuse(const struct triad *t, const char *key, const char *what)
@@ -38,6 +32,21 @@ static sw_status neither(const struct triad *t)
                             "neither train_batch_size nor train_micro_batch_size_per_gpu is given");
 }
 
+/* Whether the values that are known are positive. */
+static sw_status check_positive(const struct triad *t)
+{
+    if (t->has_train && t->train <= 0) {
+        return refuse(t, "train_batch_size", "not positive");
+    }
+    if (t->has_micro && t->micro <= 0) {
+        return refuse(t, "train_micro_batch_size_per_gpu", "the micro-batch is not positive");
+    }
+    if (t->has_steps && t->steps <= 0) {
+        return refuse(t, "gradient_accumulation_steps", "the accumulation is not positive");
+    }
+    return SW_OK;
+}
+
 static sw_status derive(struct triad *t)
 {
     int64_t all;
@@ -45,45 +54,27 @@ static sw_status derive(struct triad *t)
         return SW_OK;
     }
     if (t->has_train && t->has_micro) {
-        if (t->micro == 0) {
-            return refuse(t, "train_micro_batch_size_per_gpu", "not positive");
-        }
-        t->steps = floor_div(floor_div(t->train, t->micro), t->ranks);
+        t->steps = t->train / t->micro / t->ranks;
     } else if (t->has_train && t->has_steps) {
-        if (t->steps == 0) {
-            return refuse(t, "gradient_accumulation_steps", "not positive");
-        }
-        t->micro = floor_div(floor_div(t->train, t->ranks), t->steps);
+        t->micro = t->train / t->ranks / t->steps;
     } else if (t->has_micro) {
         t->steps = t->has_steps ? t->steps : 1;
         SW_TRY(product(t, t->micro, t->steps, &all));
         SW_TRY(product(t, all, t->ranks, &t->train));
     } else if (t->has_train) {
         t->steps = 1;
-        t->micro = floor_div(t->train, t->ranks);
+        t->micro = t->train / t->ranks;
     } else {
         return neither(t);
     }
-    return SW_OK;
-}
-
-static sw_status check_positive(const struct triad *t)
-{
-    if (t->train <= 0) {
-        return refuse(t, "train_batch_size", "not positive");
-    }
-    if (t->micro <= 0) {
-        return refuse(t, "train_micro_batch_size_per_gpu", "the micro-batch is not positive");
-    }
-    if (t->steps <= 0) {
-        return refuse(t, "gradient_accumulation_steps", "the accumulation is not positive");
-    }
+    t->has_train = t->has_micro = t->has_steps = true;
     return SW_OK;
 }
 
 static sw_status by_ranks(struct triad *t, int64_t *out_k)
 {
     int64_t all;
+    SW_TRY(check_positive(t)); /* before they divide */
     SW_TRY(derive(t));
     SW_TRY(check_positive(t));
     SW_TRY(product(t, t->steps, t->ranks, out_k));
@@ -97,6 +88,7 @@ static sw_status by_ranks(struct triad *t, int64_t *out_k)
 static sw_status by_count(struct triad *t, int64_t k)
 {
     int64_t all;
+    SW_TRY(check_positive(t));
     if (t->has_micro) {
         SW_TRY(product(t, t->micro, k, &all));
         t->train = t->has_train ? t->train : all;
@@ -107,6 +99,7 @@ static sw_status by_count(struct triad *t, int64_t k)
         return neither(t);
     }
     t->steps = sw_ceil_div(k, t->ranks);
+    t->has_train = t->has_micro = t->has_steps = true;
     SW_TRY(check_positive(t));
     return all == t->train
                ? SW_OK
@@ -140,6 +133,13 @@ static sw_status by_elasticity(const struct sw_config *config, struct triad *t, 
             return sw_config_refuse(t->impl, 0, "train_batch_size",
                                     "%lld contradicts elasticity, which computes %lld",
                                     (long long)t->train, (long long)train);
+        }
+        const int64_t steps = sw_ceil_div(train / micro, t->ranks);
+        if (t->has_steps && t->steps != steps) {
+            return sw_config_refuse(
+                t->impl, 0, "gradient_accumulation_steps",
+                "%lld contradicts elasticity, which computes %lld on %lld ranks",
+                (long long)t->steps, (long long)steps, (long long)t->ranks);
         }
     }
     if (*k > 0 && *k != train / micro) {

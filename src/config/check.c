@@ -35,6 +35,13 @@ static bool dynamic_without_minimum(const struct sw_config *c)
     return c->fp16.enabled && c->fp16.loss_scale == 0 && c->fp16.min_loss_scale <= 0;
 }
 
+/* fp32 has the gradients times the scale, and its reciprocal. */
+static bool scale_outside_f32(const struct sw_config *c)
+{
+    const double scale = c->fp16.loss_scale;
+    return c->fp16.enabled && scale != 0 && !(scale >= 0x1p-126 && scale <= 0x1p127);
+}
+
 static bool fp16_masters_without_zero(const struct sw_config *c)
 {
     return c->fp16.master_weights_and_grads && c->zero.stage == 0;
@@ -363,6 +370,7 @@ static const struct rule impossible[] = {
      "inputs of products without gathering"},
     {"bf16.enabled", both_precisions, "fp16 and bf16 are both enabled; enable one"},
     {"fp16.loss_scale_window", dynamic_without_window, "must be > 0 with dynamic scaling"},
+    {"fp16.loss_scale", scale_outside_f32, "wanted 0 or 2^-126 to 2^127, the range of fp32"},
     {"fp16.min_loss_scale", dynamic_without_minimum, "must be > 0 with dynamic scaling"},
     {"fp16.fp16_master_weights_and_grads", fp16_masters_without_zero, "needs ZeRO stage 1, 2 or 3"},
     {"bf16.bf16_master_weights_and_grads", bf16_masters_without_zero, "needs ZeRO stage 1, 2 or 3"},

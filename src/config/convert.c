@@ -248,17 +248,13 @@ static void *member(const struct job *job)
     return job->field->offset ? (char *)job->config + job->field->offset : NULL;
 }
 
-static bool is_auto(const struct sw_json *node)
-{
-    return node->type == SW_JSON_STRING && strcmp(node->string, "auto") == 0;
-}
-
 static sw_status refuse(const struct job *job, const char *why)
 {
     char text[128];
-    return sw_config_refuse(job->config->impl, job->node->line, job->path, "%s %s%s",
-                            shown(job->node, text, sizeof text), why,
-                            is_auto(job->node) ? "; \"auto\" is not supported for this key" : "");
+    return sw_config_refuse(
+        job->config->impl, job->node->line, job->path, "%s %s%s",
+        shown(job->node, text, sizeof text), why,
+        sw_config_says_auto(job->node) ? "; \"auto\" is not supported for this key" : "");
 }
 
 static sw_status put_null(struct job *job)
@@ -532,7 +528,7 @@ sw_status sw_config_convert(struct sw_config *config, const struct config_field 
     struct job job = {config, field, model, path, node, parent, NULL};
     if (node->type == SW_JSON_NULL && (field->flags & FIELD_NULL || field->type == FIELD_JSON)) {
         SW_TRY(put_null(&job));
-    } else if ((field->flags & FIELD_AUTO || is_idle(field)) && is_auto(node)) {
+    } else if ((field->flags & FIELD_AUTO || is_idle(field)) && sw_config_says_auto(node)) {
         SW_TRY(put_auto(&job));
     } else {
         SW_TRY(put_value(&job));

@@ -4,6 +4,7 @@
 // Rewritten nodes keep the line they came from.
 #include "config/private.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void stamp(struct sw_json *node, const struct sw_json *origin)
@@ -14,12 +15,7 @@ static void stamp(struct sw_json *node, const struct sw_json *origin)
     node->key_column = origin->key_column;
 }
 
-static bool is_auto(const struct sw_json *node)
-{
-    return node->type == SW_JSON_STRING && strcmp(node->string, "auto") == 0;
-}
-
-/* true = stage 1, false = stage 0; allgather_size beside it is the bucket of today. */
+/* true = stage 1, false = stage 0; allgather_size beside it is today's bucket. */
 static sw_status boolean_zero(struct sw_config_impl *impl, struct sw_json *root)
 {
     struct sw_json *zero = sw_json_get(root, "zero_optimization");
@@ -35,7 +31,7 @@ static sw_status boolean_zero(struct sw_config_impl *impl, struct sw_json *root)
     SW_TRY_ALLOC(stage, "the configuration");
     stamp(stage, &was);
     struct sw_json *size = sw_json_get(root, "allgather_size");
-    if (!size || !was.boolean) {
+    if (!size) {
         return SW_OK;
     }
     struct sw_json *bucket = sw_json_put_copy(impl->given, zero, "allgather_bucket_size", size);
@@ -54,12 +50,12 @@ static sw_status cpu_flag(struct sw_config_impl *impl, struct sw_json *zero, con
         return SW_OK;
     }
     const struct sw_json was = *flag;
-    if (is_auto(flag)) {
+    if (sw_config_says_auto(flag)) {
         sw_json_remove(zero, flag);
         return SW_OK;
     }
     const struct sw_json *block = sw_json_get(zero, new_key);
-    if (block && !is_auto(block)) {
+    if (block && !sw_config_says_auto(block)) {
         return sw_config_refuse(impl, was.line, "zero_optimization",
                                 "the deprecated key %s and its replacement %s are both given",
                                 old_key, new_key);
@@ -101,6 +97,43 @@ static sw_status renamed(struct sw_config_impl *impl, struct sw_json *zero)
     stamp(copy, old);
     sw_json_remove(zero, old);
     return SW_OK;
+}
+
+sw_status sw_config_modern_path(struct sw_config_impl *impl, char **path)
+{
+    static const struct {
+        const char *old, *now;
+    } renamed_paths[] = {
+        {"bfloat16", "bf16"},
+        {"allgather_size", "zero_optimization.allgather_bucket_size"},
+        {"zero_optimization.stage3_gather_fp16_weights_on_model_save",
+         "zero_optimization.gather_16bit_weights_on_model_save"},
+    };
+    for (size_t i = 0; i < SW_LEN(renamed_paths); i++) {
+        const char *old = renamed_paths[i].old, *now = renamed_paths[i].now;
+        const size_t len = strlen(old);
+        if (strncmp(*path, old, len) != 0 || ((*path)[len] != '\0' && (*path)[len] != '.') ||
+            (strcmp(old, "allgather_size") == 0 && !impl->old_zero_form)) {
+            continue;
+        }
+        const size_t bytes = strlen(now) + strlen(*path + len) + 1;
+        char *copy = sw_arena_array(&impl->arena, bytes, 1);
+        SW_TRY_ALLOC(copy, "--set");
+        snprintf(copy, bytes, "%s%s", now, *path + len);
+        *path = copy;
+        return SW_OK;
+    }
+    return SW_OK;
+}
+
+const char *sw_config_block_of_flag(const char *block, const char *key)
+{
+    if (strcmp(block, "zero_optimization") != 0) {
+        return NULL;
+    }
+    return strcmp(key, "cpu_offload") == 0         ? "offload_optimizer"
+           : strcmp(key, "cpu_offload_param") == 0 ? "offload_param"
+                                                   : NULL;
 }
 
 /* The block's old name counts when the new one is absent or null. */

@@ -75,7 +75,19 @@ sw_status sw_config_refuse(const struct sw_config_impl *impl, int line, const ch
                            const char *fmt, ...) SW_PRINTF(4, 5);
 
 /* old.c: rewrites the spellings of earlier years into today's keys; may be called again. */
+static inline bool sw_config_says_auto(const struct sw_json *node)
+{
+    return node && node->type == SW_JSON_STRING && strcmp(node->string, "auto") == 0;
+}
+
 sw_status sw_config_modernise(struct sw_config_impl *impl);
+
+/* Replaces an old spelling in the path of an edit. The new path is in the arena. */
+sw_status sw_config_modern_path(struct sw_config_impl *impl, char **path);
+
+/* The block that the deprecated flag `key` of `block` stands for; NULL = it is no such flag. */
+const char *sw_config_block_of_flag(const char *block, const char *key);
+
 /* trainer.c: replaces "auto" by values, after all edits. */
 sw_status sw_config_fill_auto(struct sw_config_impl *impl);
 /* The edit is a flag, or something else that is known: "--lr=3e-5". */

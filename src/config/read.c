@@ -70,11 +70,6 @@ static sw_status add_entry(struct sw_config_impl *impl, struct config_entry entr
     return SW_OK;
 }
 
-static bool is_auto(const struct sw_json *node)
-{
-    return node->type == SW_JSON_STRING && strcmp(node->string, "auto") == 0;
-}
-
 /* The member for a row, under either of its names; a model block's "auto" is as good as absent. */
 static sw_status given_value(const struct sw_config_impl *impl,
                              const struct config_section *section, const struct config_field *field,
@@ -88,7 +83,7 @@ static sw_status given_value(const struct sw_config_impl *impl,
                                 field->key, field->alias);
     }
     const struct sw_json *node = one ? one : two;
-    *out = node && section->flags & SECTION_MODEL && is_auto(node) ? NULL : node;
+    *out = node && section->flags & SECTION_MODEL && sw_config_says_auto(node) ? NULL : node;
     return SW_OK;
 }
 
@@ -165,6 +160,9 @@ static bool section_has(const struct config_section *section, const char *key)
 
 static bool is_known(const char *path, const char *key)
 {
+    if (strchr(key, '.')) {
+        return false; /* "optimizer.params" is a path, not a key */
+    }
     if (sw_config_find_field(path, key, NULL)) {
         return true;
     }
@@ -199,7 +197,7 @@ static sw_status find_block(const struct sw_config_impl *impl, const struct conf
     if ((section->flags & switched) == switched && node->type == SW_JSON_BOOL && !node->boolean) {
         return SW_OK; /* "amp": false */
     }
-    if (is_auto(node) && section->flags & SECTION_MODEL && strchr(section->path, '.')) {
+    if (sw_config_says_auto(node) && section->flags & SECTION_MODEL && strchr(section->path, '.')) {
         return SW_OK;
     }
     if (node->type != SW_JSON_OBJECT) {
@@ -282,12 +280,15 @@ static sw_status unknown_type(const struct sw_config_impl *impl, const struct ty
 {
     const char *names[64];
     size_t n = 0;
+    char path[64];
+    snprintf(path, sizeof path, "%s.type", block->section->path);
+    if (sw_config_says_auto(type) && block->list == sw_config_schedulers) {
+        return sw_config_refuse(impl, type->line, path, "\"auto\" needs --lr-scheduler NAME");
+    }
     for (; n < block->n_list && n < SW_LEN(names); n++) {
         names[n] = block->list[n].name;
     }
     const char *nearest = sw_nearest(type->string, names, n);
-    char path[64];
-    snprintf(path, sizeof path, "%s.type", block->section->path);
     return sw_config_refuse(impl, type->line, path, "unknown %s \"%.80s\"%s", block->section->path,
                             type->string, sw_hint(nearest).text);
 }

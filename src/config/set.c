@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 void sw_config_mark(struct sw_json *node, int line)
 {
@@ -17,15 +18,16 @@ void sw_config_mark(struct sw_json *node, int line)
     }
 }
 
-/* The field's other name, when the file uses it, would make two values of one key. */
+/* The field's other name, when the file uses it, would make two values of one key. So would the
+ * block that a deprecated flag stands for. */
 static void drop_other_name(struct sw_json *parent, const char *block, const char *key)
 {
     const struct config_field *field = sw_config_find_field(block, key, NULL);
-    if (!field || !field->alias) {
-        return;
+    const char *name = sw_config_block_of_flag(block, key);
+    if (!name && field && field->alias) {
+        name = strcmp(key, field->key) == 0 ? field->alias : field->key;
     }
-    struct sw_json *other =
-        sw_json_get(parent, strcmp(key, field->key) == 0 ? field->alias : field->key);
+    struct sw_json *other = name ? sw_json_get(parent, name) : NULL;
     if (other) {
         sw_json_remove(parent, other);
     }
@@ -63,7 +65,8 @@ static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw
                               const char *path, const char *key, const char *value)
 {
     const struct sw_json *given = sw_json_get(parent, key);
-    if (!given || given->line == 0) {
+    const bool ours = strncmp(path, "spillway.", 9) == 0; /* whose "auto" is a value of its own */
+    if (!given || given->line == 0 || (!ours && sw_config_says_auto(given))) {
         return SW_OK;
     }
     struct sw_str text = {0};
@@ -74,7 +77,9 @@ static sw_status check_agrees(const struct sw_config_impl *impl, const struct sw
     sw_json_write(given, 0, &text);
     const char *said = given->type == SW_JSON_STRING ? given->string : sw_str_text(&text);
     int64_t bytes[2];
+    const bool is_name = given->type == SW_JSON_STRING && strcmp(key, "type") == 0;
     const bool same = is_value(value, given) ||
+                      (is_name && strcasecmp(given->string, value) == 0) ||
                       (field && field->type == FIELD_BYTES && !sw_parse_bytes(said, &bytes[0]) &&
                        !sw_parse_bytes(value, &bytes[1]) && bytes[0] == bytes[1]);
     const sw_status st = same ? SW_OK
@@ -103,6 +108,7 @@ sw_status sw_config_apply_set(struct sw_config_impl *impl, int i_set)
     if (must_agree || gives_way) {
         path[path_len - 1] = '\0';
     }
+    SW_TRY(sw_config_modern_path(impl, &path));
     char *block = sw_arena_strdup(&impl->arena, path);
     SW_TRY_ALLOC(block, "--set");
     struct sw_json *parent = sw_json_root(impl->given);

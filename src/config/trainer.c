@@ -80,11 +80,6 @@ struct filling {
     int n_mismatches;
 };
 
-static bool is_auto(const struct sw_json *node)
-{
-    return node && node->type == SW_JSON_STRING && strcmp(node->string, "auto") == 0;
-}
-
 /* ---- what is known ---- */
 
 static sw_status read_fact(struct filling *f, int i_set)
@@ -258,7 +253,7 @@ static sw_status fill(struct filling *f, const struct wanted *w)
         return SW_OK;
     }
     const struct sw_json *node = sw_json_get(parent, key);
-    if (is_auto(node) || (!node && may_add)) {
+    if (sw_config_says_auto(node) || (!node && may_add)) {
         return put(f, parent, key, w);
     }
     if (node && given && node->type != SW_JSON_NULL && !says_the_same(node, w)) {
@@ -289,7 +284,7 @@ static bool has_number(const struct filling *f, const char *key)
 static void drop_auto(struct filling *f, const char *key)
 {
     struct sw_json *root = sw_json_root(f->impl->given), *node = sw_json_get(root, key);
-    if (is_auto(node)) {
+    if (sw_config_says_auto(node)) {
         sw_json_remove(root, node);
     }
 }
@@ -305,12 +300,12 @@ static sw_status fill_batch(struct filling *f)
     drop_auto(f, train);
     if (is_given(f, FACT_BATCH_SIZE)) {
         SW_TRY(fill_fact(f, micro, FACT_BATCH_SIZE, false));
-    } else if (is_auto(node) && is_given(f, FACT_PLANNED_BATCH_SIZE)) {
+    } else if (sw_config_says_auto(node) && is_given(f, FACT_PLANNED_BATCH_SIZE)) {
         SW_TRY(put(f, root, micro,
                    &(struct wanted){.values = {f->facts[FACT_PLANNED_BATCH_SIZE].value},
                                     .n_values = 1,
                                     .line = SW_CONFIG_LINE_OF_PLAN}));
-    } else if (is_auto(node)) {
+    } else if (sw_config_says_auto(node)) {
         impl->micro_batch_line = node->line;
         impl->plans_micro_batch = true;
         sw_json_remove(root, node);
@@ -403,9 +398,10 @@ static sw_status fill_total_steps(struct filling *f)
     static const char *const path = "scheduler.params.total_num_steps";
     const struct sw_json *node = sw_json_path(sw_json_root(f->impl->given), path);
     if (is_given(f, FACT_STEPS)) {
-        return f->any_auto || is_auto(node) ? fill_fact(f, path, FACT_STEPS, true) : SW_OK;
+        return f->any_auto || sw_config_says_auto(node) ? fill_fact(f, path, FACT_STEPS, true)
+                                                        : SW_OK;
     }
-    if (!is_auto(node)) {
+    if (!sw_config_says_auto(node)) {
         return SW_OK;
     }
     leave_open(f, path, node);
@@ -457,7 +453,7 @@ static sw_status fill_sizes(struct filling *f)
     };
     for (size_t i = 0; i < SW_LEN(sizes); i++) {
         const struct sw_json *node = sw_json_path(sw_json_root(f->impl->given), sizes[i].path);
-        if (!is_auto(node)) {
+        if (!sw_config_says_auto(node)) {
             continue;
         }
         if (!is_given(f, FACT_HIDDEN_SIZE)) { /* a typed block: its default, until it is known */
@@ -529,7 +525,8 @@ static bool has_auto(const struct sw_config_impl *impl, const struct sw_json *no
 {
     for (const struct sw_json *child = node->first; child; child = child->next) {
         const bool ours = child->key && strcmp(child->key, "spillway") == 0;
-        if (!ours && ((is_auto(child) && !is_of_default(impl, child)) || has_auto(impl, child))) {
+        if (!ours && ((sw_config_says_auto(child) && !is_of_default(impl, child)) ||
+                      has_auto(impl, child))) {
             return true;
         }
     }

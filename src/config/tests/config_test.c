@@ -307,7 +307,103 @@ static void values_remember_their_source(void **state)
     REFUSED_SET("{}", "fp16", "KEY=VALUE");
 }
 
+static void edits_may_have_old_names(void **state)
+{
+    static const struct {
+        const char *text, *set, *key, *value;
+    } rows[] = {
+        {"{\"bfloat16\": {\"enabled\": false}}", "bfloat16.enabled=true", "bf16.enabled", "true"},
+        {"{\"bf16\": {\"enabled\": true}}", "bfloat16.enabled=false", "bf16.enabled", "false"},
+        {"{}", "bfloat16={\"enabled\": true}", "bf16.enabled", "true"},
+        {"{\"zero_optimization\": true, \"allgather_size\": 9}", "allgather_size=1000",
+         "zero_optimization.allgather_bucket_size", "1000"},
+        {"{\"zero_optimization\": false, \"allgather_size\": 1000}", "steps_per_print=1",
+         "zero_optimization.allgather_bucket_size", "1000"},
+        {"{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"nvme\", "
+         "\"nvme_path\": \"/x\"}}}",
+         "zero_optimization.cpu_offload=true", "zero_optimization.offload_optimizer.device",
+         "\"cpu\""},
+        {"{\"zero_optimization\": {\"stage\": 3, \"cpu_offload\": true}}",
+         "zero_optimization.cpu_offload=false", "zero_optimization.offload_optimizer", "null"},
+        {"{\"zero_optimization\": {\"gather_16bit_weights_on_model_save\": false}}",
+         "zero_optimization.stage3_gather_fp16_weights_on_model_save=true",
+         "zero_optimization.gather_16bit_weights_on_model_save", "true"},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct sw_config *c = must(rows[i].text, &rows[i].set, 1), *again;
+        struct sw_str text = {0};
+        const struct sw_json *value = sw_config_value(c, rows[i].key);
+        if (value) {
+            sw_json_write(value, 0, &text);
+        }
+        if (strcmp(value ? sw_str_text(&text) : "null", rows[i].value) != 0) {
+            fail_msg("%s: %s is %s", rows[i].set, rows[i].key, sw_str_text(&text));
+        }
+        sw_str_clear(&text);
+        sw_json_write(sw_json_root(c->impl->effective), 0, &text);
+        again = must(sw_str_text(&text), NULL, 0); /* what is written can be read */
+        sw_config_close(again);
+        sw_str_fini(&text);
+        sw_config_close(c);
+    }
+    REFUSED_SET("{}", "allgather_size=1000", "allgather_size");
+}
+
+static void a_path_is_no_key(void **state)
+{
+    (void)state;
+    REFUSED("{\"optimizer.params\": {\"lr\": 1}}", "unknown key \"optimizer.params\"");
+    REFUSED("{\"spillway.mesh\": {\"pipe\": 4}}", "unknown key \"spillway.mesh\"");
+    REFUSED("{\"zero_optimization.offload_optimizer\": {\"device\": \"nvme\"}}",
+            "unknown key \"zero_optimization.offload_optimizer\"");
+}
+
+static void a_static_scale_is_in_the_range_of_f32(void **state)
+{
+    (void)state;
+    REFUSED("{\"fp16\": {\"enabled\": true, \"loss_scale\": 1e40}}", "fp16.loss_scale", "2^127");
+    REFUSED("{\"fp16\": {\"enabled\": true, \"loss_scale\": 1e-42}}", "fp16.loss_scale");
+    sw_config_close(must("{\"fp16\": {\"enabled\": true, \"loss_scale\": 128}}", NULL, 0));
+}
+
 /* ---- batch arithmetic ---- */
+
+static void a_batch_is_positive_before_it_divides(void **state)
+{
+    static const char *const rows[][2] = {
+        {"{\"train_batch_size\": -9223372036854775808, \"train_micro_batch_size_per_gpu\": -1}",
+         "train_batch_size"},
+        {"{\"train_batch_size\": 8, \"train_micro_batch_size_per_gpu\": 0}",
+         "train_micro_batch_size_per_gpu"},
+        {"{\"train_batch_size\": 8, \"gradient_accumulation_steps\": -1}",
+         "gradient_accumulation_steps"},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct sw_config *c = must(rows[i][0], NULL, 0);
+        assert_int_equal(sw_config_resolve(c, 2, 0), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "positive"));
+        assert_non_null(strstr(sw_error_message(), rows[i][1]));
+        sw_config_close(c);
+    }
+}
+
+static void elasticity_contradicts_no_batch_key(void **state)
+{
+    const char *const sets[] = {"gradient_accumulation_steps=3", "train_micro_batch_size_per_gpu=2",
+                                "train_batch_size=5"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(sets); i++) {
+        struct sw_config *c =
+            must("{\"elasticity\": {\"enabled\": true, \"version\": 0.1, "
+                 "\"max_train_batch_size\": 100, \"micro_batch_sizes\": [2, 4], \"max_gpus\": 16}}",
+                 &sets[i], 1);
+        assert_int_equal(sw_config_resolve(c, 4, 0), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "contradicts elasticity"));
+        sw_config_close(c);
+    }
+}
 
 static void train_is_micro_times_steps_times_ranks(void **state)
 {
@@ -955,6 +1051,11 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(elastic_batches_have_most_divisors),
     cmocka_unit_test(elastic_batches_are_printed),
     cmocka_unit_test(memory_may_run_out),
+    cmocka_unit_test(edits_may_have_old_names),
+    cmocka_unit_test(a_path_is_no_key),
+    cmocka_unit_test(a_static_scale_is_in_the_range_of_f32),
+    cmocka_unit_test(a_batch_is_positive_before_it_divides),
+    cmocka_unit_test(elasticity_contradicts_no_batch_key),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
