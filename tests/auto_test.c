@@ -171,6 +171,21 @@ static void a_contradiction_is_refused_with_both(void **state)
     EXPECT(2, "plan --model gpt2-tiny --batch 2 --batch-size 3", "the same option");
 }
 
+/* Checks the betas of a run's effective configuration. */
+static void expect_betas(const char *run_name, const char *want)
+{
+    char path[TEST_PATH_CAP], *text = NULL;
+    size_t len;
+    snprintf(path, sizeof path, "%s/checkpoint-1/manifest.json", test_at(run_name));
+    assert_int_equal(sw_file_read(path, &text, &len), SW_OK);
+    const char *found = strstr(text, "\"betas\":");
+    assert_non_null(found);
+    if (strncmp(found + strlen("\"betas\":"), want, strlen(want)) != 0) {
+        fail_msg("%s: %.30s, wanted %s", run_name, found, want);
+    }
+    sw_free(text);
+}
+
 /* Without a file the built-in configuration gives way. */
 static void flags_without_a_file_are_taken(void **state)
 {
@@ -181,6 +196,15 @@ static void flags_without_a_file_are_taken(void **state)
            (const char *const[]){"bf16", "batch 3 x 2 of 16 tokens",
                                  "lr 0.25, constant_with_warmup, clipped to norm 0.5", NULL});
     EXPECT(0, "plan --model gpt2-tiny --summary --batch 2 --seq-len 16", "device");
+    EXPECT(2,
+           in_folder(TRAIN "--steps 1 --output %s/both --set optimizer.params.lr=3e-4 --lr 1e-4"),
+           "optimizer.params.lr is 0.0003 and --lr says 0.0001");
+    EXPECT(2, in_folder(TRAIN "--steps 1 --output %s/both --set bf16.enabled=false --bf16"),
+           "bf16.enabled is false and --bf16 says true");
+    assert_int_equal(run(in_folder(TRAIN "--steps 1 --output %s/beta --adam-beta1 0.8")), 0);
+    expect_betas("beta", "[0.8,0.99]");
+    assert_int_equal(run(in_folder(TRAIN "--steps 1 --output %s/beta2 --adam-beta2 0.8")), 0);
+    expect_betas("beta2", "[0.9,0.8]");
 }
 
 /* A file without an optimizer, as users of the Trainer have, who give the optimizer by flags. */
@@ -266,6 +290,15 @@ static void schedules_have_the_trainers_names(void **state)
     EXPECT(2, PLAIN "--lr-scheduler constant --warmup-steps 3", "constant_with_warmup");
     EXPECT(2, PLAIN "--deepspeed examples/quickstart.json --lr-scheduler linear",
            "scheduler.type is \"WarmupCosineLR\"", "linear");
+    EXPECT(0,
+           in_folder("config %s/type.json --lr-scheduler linear --warmup-steps 2 --steps 4 "
+                     "--schedule 5 --json"),
+           "\"step\": 1, \"lr\": 0.25");
+    EXPECT(0,
+           in_folder("config %s/type.json --set scheduler.type=Linear --lr-scheduler linear "
+                     "--steps 4 --schedule 5 --json"),
+           "\"step\": 1");
+    EXPECT(2, in_folder("config %s/type.json"), "scheduler.type", "needs --lr-scheduler NAME");
     EXPECT(2, in_folder("config %s/adam.json --lr-scheduler cosine --schedule 3"),
            "scheduler.params.total_num_steps", "--steps");
 }
@@ -286,6 +319,8 @@ static int set_up(void **state)
     }
     test_put("text.txt", sw_str_text(&text));
     test_put("bare.json", "{\"train_batch_size\": 2}\n");
+    test_put("type.json", "{\"train_batch_size\": 2, \"scheduler\": {\"type\": \"auto\"},"
+                          " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n");
     test_put("adam.json", "{\"train_batch_size\": 2,"
                           " \"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 0.5}}}\n");
     sw_str_fini(&text);

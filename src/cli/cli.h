@@ -100,6 +100,8 @@ bool cli_add_device(struct words *sets, struct cli_device *device);
 /* Appends the edit "key=value" for a flag that stands for a configuration key. The caller frees
  * *owned. False: out of memory. */
 bool cli_add_set(struct words *sets, char **owned, const char *key, const char *value);
+/* Moves the last word before all others. */
+void cli_move_first(struct words *words);
 
 /* The entry points of the commands: argv[0] is the command's name. */
 int sw_cmd_train(int argc, char **argv);

@@ -236,6 +236,15 @@ bool cli_add_set(struct words *sets, char **owned, const char *key, const char *
     return push(sets, *owned);
 }
 
+void cli_move_first(struct words *words)
+{
+    if (words->n > 1) {
+        const char *last = words->items[words->n - 1];
+        memmove(words->items + 1, words->items, (size_t)(words->n - 1) * sizeof *words->items);
+        words->items[0] = last;
+    }
+}
+
 const char *cli_device_value(const char *device, char *text)
 {
     if (!device) {

@@ -144,16 +144,35 @@ static bool add_schedule(struct words *sets, const struct auto_flags *flags, cha
             cli_add_set(sets, (*owned)++, "scheduler.params.total_num_steps:", "auto"));
 }
 
+/* Without a file, the flags' keys are "auto" instead of the values of the built-in configuration.
+ * The user's edits come after these and replace them. One beta leaves the other one as built in. */
+static bool open_built_in(struct words *sets, const struct auto_flags *flags, char ***owned)
+{
+    bool good = true;
+    for (int i = 0; i < N_AUTO_FLAGS; i++) {
+        if (flags->text[i] && i != AUTO_LR_SCHEDULER) {
+            good = good && cli_add_set(sets, (*owned)++, autos[i].key, "auto");
+            cli_move_first(sets);
+        }
+    }
+    const bool has_beta1 = flags->text[AUTO_ADAM_BETA1], has_beta2 = flags->text[AUTO_ADAM_BETA2];
+    if (good && has_beta1 != has_beta2) {
+        good = has_beta1 ? cli_add_set(sets, (*owned)++, autos[AUTO_ADAM_BETA2].flag, "0.99")
+                         : cli_add_set(sets, (*owned)++, autos[AUTO_ADAM_BETA1].flag, "0.9");
+    }
+    return good;
+}
+
 bool cli_add_auto(struct words *sets, struct auto_flags *flags, bool has_file, int64_t steps)
 {
     char text[32];
     char **owned = flags->owned;
     bool good = add_schedule(sets, flags, &owned);
+    good = good && (has_file || open_built_in(sets, flags, &owned));
     for (int i = 0; i < N_AUTO_FLAGS; i++) {
         if (!flags->text[i] || i == AUTO_LR_SCHEDULER) {
             continue;
         }
-        good = good && (has_file || cli_add_set(sets, owned++, autos[i].key, "auto"));
         good = good && cli_add_set(sets, owned++, autos[i].flag, flags->text[i]);
     }
     if (steps > 0) {

@@ -71,7 +71,7 @@ enum auto_flag {
 };
 struct auto_flags {
     const char *text[N_AUTO_FLAGS]; /* NULL: not given */
-    char *owned[2 * N_AUTO_FLAGS + 3];
+    char *owned[2 * N_AUTO_FLAGS + 4];
 };
 #define CLI_AUTO_FLAGS(to)                                                                         \
     {"--lr",                                                                                       \
