@@ -61,7 +61,7 @@ struct sw_optimizer_config {
     bool eps_inside_sqrt;
     double lr_decay, initial_accumulator_value; /* Adagrad */
     double alpha;                               /* RMSprop */
-    double muon_lr, adam_lr;                    /* Muon; 0 = lr */
+    double muon_lr, adam_lr;                    /* Muon; < 0 = lr */
     int64_t ns_steps;
     struct sw_config_numbers adafactor_eps; /* two: of squares, of the parameter's scale */
     double clip_threshold, decay_rate;      /* Adafactor */
@@ -283,7 +283,7 @@ struct sw_spillway_config {
     int loss;                              /* enum sw_loss_mean */
     double label_smoothing;                /* in [0, 1) */
     double capacity_factor;                /* 0 = no bound */
-    double router_aux_loss, router_z_loss; /* weights; aux null: as the model's config.json says */
+    double router_aux_loss, router_z_loss; /* weights; aux < 0: as the model's config.json says */
     bool token_weights;                    /* labels of tokens have weights */
     bool packing;                    /* several documents per row, which do not see each other */
     int moments;                     /* enum sw_moments */

@@ -172,8 +172,8 @@ sw_value sw_experts_branch(const struct sw_decoder *m, sw_graph *g, struct sw_la
 sw_value sw_experts_loss(const struct sw_decoder *m, sw_graph *g,
                          const struct sw_forward_spec *spec, sw_value stats)
 {
-    const double weights[2] = {spec->router_aux_loss > 0 ? spec->router_aux_loss
-                                                         : m->spec.experts.aux_loss,
+    const double weights[2] = {spec->router_aux_loss >= 0 ? spec->router_aux_loss
+                                                          : m->spec.experts.aux_loss,
                                spec->router_z_loss};
     sw_value loss = SW_NO_VALUE;
     if (spec->want_hidden && stats >= 0 && weights[0] > 0) {

@@ -28,7 +28,7 @@ struct sw_forward_spec {
     /* Experts take at most this times an equal share of the choices; 0 = as many as choose them. */
     double capacity_factor;
     bool pools_first; /* vectors of texts are those of their first tokens; else means over all */
-    double router_aux_loss, router_z_loss; /* weights of losses; aux 0: as config.json says */
+    double router_aux_loss, router_z_loss; /* weights of losses; aux < 0: as config.json says */
     struct sw_expert_ranks experts;        /* all zero: one rank has all of them */
     int64_t cache_tokens; /* tokens whose keys and values are kept as states; 0 = no cache */
     bool is_source;       /* with a cache: builds the encoder's program */

@@ -34,7 +34,8 @@ static sw_status build(const struct sw_onnx_forward *f, enum sw_dtype dtype, con
                                          .targets = sizes[ONNX_TARGETS],
                                          .has_mask = true,
                                          .want_logits = true,
-                                         .want_hidden = sw_model_is_seq2seq(f->model)};
+                                         .want_hidden = sw_model_is_seq2seq(f->model),
+                                         .router_aux_loss = -1};
     sw_value loss;
     SW_TRY(sw_graph_open(&options, out));
     f->model->ops->forward(f->model, *out, &spec, &loss);

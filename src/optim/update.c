@@ -71,8 +71,8 @@ static void read_muon(const struct sw_optimizer_config *optimizer, struct sw_upd
     read_momentum(optimizer, rule);
     rule->attrs.nesterov = optimizer->nesterov;
     rule->attrs.ns_steps = (int)optimizer->ns_steps;
-    rule->matrix_scale = optimizer->muon_lr > 0 ? optimizer->muon_lr / lr : 1;
-    rule->other_scale = optimizer->adam_lr > 0 ? optimizer->adam_lr / lr : 1;
+    rule->matrix_scale = optimizer->muon_lr >= 0 && lr > 0 ? optimizer->muon_lr / lr : 1;
+    rule->other_scale = optimizer->adam_lr >= 0 && lr > 0 ? optimizer->adam_lr / lr : 1;
 }
 
 static void read_adafactor(const struct sw_optimizer_config *optimizer, struct sw_update_rule *rule)

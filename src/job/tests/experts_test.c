@@ -20,6 +20,7 @@ struct run {
     int tokens; /* 0 = TOKENS */
     const char *set;
     int64_t ranks;
+    bool asks; /* config.json asks for the loss of routers */
 };
 
 static void train(struct run r)
@@ -28,10 +29,12 @@ static void train(struct run r)
         "{\"model_type\": \"mixtral\", \"vocab_size\": 64, \"hidden_size\": 16, "
         "\"intermediate_size\": 24, \"num_hidden_layers\": %d, \"num_attention_heads\": 2, "
         "\"num_key_value_heads\": 2, \"num_local_experts\": %d, \"num_experts_per_tok\": %d, "
-        "\"max_position_embeddings\": 64, \"tie_word_embeddings\": false}";
-    char config[512], monitor[320];
+        "\"max_position_embeddings\": 64, \"tie_word_embeddings\": false, "
+        "\"router_aux_loss_coef\": 0.5, \"output_router_logits\": %s}";
+    char config[640], monitor[320];
     const char *data = test_at("text.txt");
-    snprintf(config, sizeof config, form, LAYERS, EXPERTS, r.chosen > 0 ? r.chosen : 2);
+    snprintf(config, sizeof config, form, LAYERS, EXPERTS, r.chosen > 0 ? r.chosen : 2,
+             r.asks ? "true" : "false");
     snprintf(monitor, sizeof monitor,
              "csv_monitor={\"enabled\": true, \"output_path\": \"%s/\", \"job_name\": \"%s.csv\"}",
              test_folder(), r.out);
@@ -123,6 +126,20 @@ static void losses_are_terms_of_the_loss(void **state)
     assert_true(more > 0.25);
     assert_true(fabs(metric("with", "loss") - metric("without", "loss") - more) < 1e-5);
     assert_true(metric("with", "expert_most_load") == metric("without", "expert_most_load"));
+}
+
+/* 0 switches off the loss that config.json asks for. */
+static void a_weight_of_0_is_no_loss(void **state)
+{
+    (void)state;
+    train((struct run){.out = "asked", .asks = true});
+    train((struct run){.out = "off", .asks = true, .set = "spillway.router_aux_loss=0"});
+    train((struct run){.out = "plain"});
+    const double asked = metric("asked", "loss"), plain = metric("plain", "loss");
+    if (!(asked > plain + 0.1)) {
+        fail_msg("a loss of %g with routers, %g without", asked, plain);
+    }
+    assert_true(metric("off", "loss") == plain);
 }
 
 static void loads_have_their_bounds(void **state)
@@ -223,6 +240,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(dropped_choices_are_counted),
     cmocka_unit_test(monitors_have_them),
     cmocka_unit_test(the_expert_axis_counts_what_it_sends),
+    cmocka_unit_test(a_weight_of_0_is_no_loss),
     cmocka_unit_test(chosen_experts_are_loaded),
 };
 

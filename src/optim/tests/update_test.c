@@ -176,10 +176,31 @@ static void settings_change_the_hash(void **state)
     }
 }
 
+/* A rate of 0 is 0, and not the optimizer's. */
+static void muons_rates_may_be_0(void **state)
+{
+    (void)state;
+    static const char *const rates[] = {"null", "0", "0.01"};
+    for (size_t i = 0; i < SW_LEN(rates); i++) {
+        char text[160];
+        struct sw_config *c;
+        struct sw_update_rule rule;
+        snprintf(text, sizeof text,
+                 "{\"optimizer\": {\"type\": \"Muon\", \"params\": {\"lr\": 0.02, "
+                 "\"muon_lr\": %s, \"adam_lr\": %s}}}",
+                 rates[i], rates[i]);
+        assert_int_equal(sw_config_parse("ds.json", text, strlen(text), NULL, 0, &c), SW_OK);
+        assert_int_equal(sw_update_rule_init(&c->optimizer, true, &rule), SW_OK);
+        const double want = i == 0 ? 1 : strtod(rates[i], NULL) / 0.02;
+        assert_true(rule.matrix_scale == want && rule.other_scale == want);
+        sw_config_close(c);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(moments_of_8_bits_have_scales), cmocka_unit_test(codes_are_cut_between_runs),
-    cmocka_unit_test(names_identify_the_kind),       cmocka_unit_test(each_rule_has_states),
-    cmocka_unit_test(settings_change_the_hash),
+    cmocka_unit_test(muons_rates_may_be_0),       cmocka_unit_test(moments_of_8_bits_have_scales),
+    cmocka_unit_test(codes_are_cut_between_runs), cmocka_unit_test(names_identify_the_kind),
+    cmocka_unit_test(each_rule_has_states),       cmocka_unit_test(settings_change_the_hash),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
