@@ -79,6 +79,8 @@ static const struct {
     {TRAIN "text.txt --seq-len 16 --sample-every 9 --sample-prompt ~", 2, "--sample-prompt"},
     {TRAIN "text.txt --seq-len 4 --sample-every 9 --sample-prompt word", 2, "fewer than 4"},
     {TRAIN "text.txt --val-data text.txt", 2, "--eval-every"},
+    {TRAIN "text.txt --seq-len 16 --set 'spillway.frozen=[\"transformer.*\", \"transfromer.*\"]'",
+     2, "spillway.frozen[1]: no parameter matches \"transfromer.*\""},
     {TRAIN "text.txt --device-memory -5", 2, "--set spillway.device_memory=-5: "},
     {"train --model '' --steps 2 --output o --data text.txt", 2, "--model"},
     {TRAIN "text.txt --ranks 65", 2, "65 ranks; wanted 1 to 64"},

@@ -74,6 +74,23 @@ static bool cuts_tokens(const struct recipe *r)
     return r->kind != SW_PROGRAM_DECODE;
 }
 
+/* A pattern of spillway.frozen without a parameter is a typing error. */
+static sw_status check_frozen(const struct sw_graph *g)
+{
+    for (int i = 0; i < g->n_frozen; i++) {
+        sw_value v = 0;
+        while (v < g->n_values && (g->values[v].role != SW_ROLE_PARAM ||
+                                   !sw_glob_match(g->frozen[i], g->values[v].name))) {
+            v++;
+        }
+        if (v == g->n_values) {
+            return SW_FAIL(SW_E_CONFIG, "spillway.frozen[%d]: no parameter matches \"%.120s\"", i,
+                           g->frozen[i]);
+        }
+    }
+    return SW_OK;
+}
+
 /* Learns the loss, the inputs and the adapted layers of a graph that is still only a forward. */
 static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_graph *g,
                        sw_value loss)
@@ -90,7 +107,11 @@ static sw_status learn(struct sw_engine *e, const struct recipe *r, struct sw_gr
     }
     SW_TRY(sw_engine_learn_inputs(&e->bounds, g));
     SW_TRY(sw_weights_learn_adapted(&e->weights, g));
-    return r->backward ? sw_engine_bind_groups(&e->optimizer, g) : SW_OK;
+    if (!r->backward) {
+        return SW_OK;
+    }
+    SW_TRY(check_frozen(g));
+    return sw_engine_bind_groups(&e->optimizer, g);
 }
 
 /* Replaces a forward by what this rank of an axis computes of it. */

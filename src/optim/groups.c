@@ -48,13 +48,8 @@ static sw_status read_number(const struct sw_json *value, int64_t i, double *out
     return SW_OK;
 }
 
-static sw_status read_betas(const struct sw_json *value, int64_t i, bool takes_betas,
-                            struct group *group)
+static sw_status read_betas(const struct sw_json *value, int64_t i, struct group *group)
 {
-    if (!takes_betas) {
-        return SW_FAIL(SW_E_CONFIG, "%s[%lld].betas: the optimizer has no betas", key,
-                       (long long)i);
-    }
     const struct sw_json *first = value->type == SW_JSON_ARRAY ? value->first : NULL;
     for (int k = 0; k < 2; k++, first = first ? first->next : NULL) {
         if (value->n_children != 2 || !first || !is_number(first) || !(first->number >= 0) ||
@@ -81,8 +76,22 @@ static bool is_pattern(const struct sw_json *value)
     return value->n_children > 0;
 }
 
-static sw_status read_group(const struct sw_json *object, int64_t i, bool takes_betas,
-                            struct group *group)
+/* Refuses what the optimizer would ignore. */
+static sw_status check_group(const struct sw_optimizer_config *optimizer, int64_t i,
+                             const struct group *group)
+{
+    if (group->has_betas && optimizer->betas.n != 2) {
+        return SW_FAIL(SW_E_CONFIG, "%s[%lld].betas: the optimizer has no betas", key,
+                       (long long)i);
+    }
+    if (group->has_decay && optimizer->type == SW_OPTIMIZER_SPARSE_ADAM) {
+        return SW_FAIL(SW_E_CONFIG, "%s[%lld].weight_decay: SparseAdam has no weight decay", key,
+                       (long long)i);
+    }
+    return SW_OK;
+}
+
+static sw_status read_group(const struct sw_json *object, int64_t i, struct group *group)
 {
     if (object->type != SW_JSON_OBJECT) {
         return SW_FAIL(SW_E_CONFIG, "%s[%lld] is %s, wanted an object", key, (long long)i,
@@ -99,7 +108,7 @@ static sw_status read_group(const struct sw_json *object, int64_t i, bool takes_
         } else if (strcmp(m->key, "weight_decay") == 0) {
             SW_TRY(read_number(m, i, &group->weight_decay, &group->has_decay));
         } else if (strcmp(m->key, "betas") == 0) {
-            SW_TRY(read_betas(m, i, takes_betas, group));
+            SW_TRY(read_betas(m, i, group));
         } else {
             return SW_FAIL(
                 SW_E_CONFIG,
@@ -123,11 +132,11 @@ static sw_status read_groups(struct sw_update_groups *g, const struct sw_config 
     }
     g->groups = sw_arena_array(&g->arena, (size_t)list->n_children + 1, sizeof *g->groups);
     SW_TRY_ALLOC(g->groups, "groups of parameters");
-    const bool takes_betas = config->optimizer.betas.n == 2;
     for (const struct sw_json *m = list->first; m; m = m->next) {
         struct group *group = &g->groups[g->n_groups];
         *group = (struct group){0};
-        SW_TRY(read_group(m, g->n_groups++, takes_betas, group));
+        SW_TRY(read_group(m, g->n_groups, group));
+        SW_TRY(check_group(&config->optimizer, g->n_groups++, group));
     }
     return SW_OK;
 }

@@ -28,7 +28,7 @@ int sw_schedule_groups(const struct sw_scheduler_config *scheduler)
 static sw_status spread(const struct sw_config_numbers *numbers, const char *key, int n_groups,
                         double *out)
 {
-    if (numbers->n == 0) {
+    if (numbers->n == 0 && !numbers->is_list) { /* null: the default */
         return SW_OK;
     }
     if (numbers->is_list && numbers->n != n_groups) {

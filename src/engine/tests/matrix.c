@@ -324,9 +324,27 @@ static bool by_library(const struct row *row)
     return row->at[TRANSPORT] >= 2 && strcmp(choice(row, DEVICE), "emu:direct") != 0;
 }
 
+/* Norms of one block, and a matrix of the other one. */
+static void write_frozen(const struct row *row, char *text, size_t size)
+{
+    static const char *const norms[MAX_CHOICES] = {
+        [0] = "ln_2", [10] = "ln_1", [COVERED + 10] = "ln_*"};
+    static const char *const matrices[MAX_CHOICES] = {
+        [0] = "fc",          [6] = "h_to_4h", [7] = "fc",           [8] = "fc",
+        [9] = "h_to_4h",     [10] = "fc",     [COVERED + 7] = "fc", [COVERED + 10] = "h_to_4h",
+        [EXPERTS] = "q_proj"};
+    const char *norm = norms[row->at[FAMILY]], *matrix = matrices[row->at[FAMILY]];
+    text[0] = '\0';
+    if (is_second(row, FROZEN)) {
+        snprintf(text, size, "\"*.1.%s.weight\", \"*.0.*%s*\"", norm ? norm : "*norm*",
+                 matrix ? matrix : "up_proj");
+    }
+}
+
 static void write_config(const struct row *row, char *text, size_t size)
 {
-    char offload[384], lora[384];
+    char offload[384], lora[384], frozen[96];
+    write_frozen(row, frozen, sizeof frozen);
     write_offload(row, offload, sizeof offload);
     write_lora(row, lora, sizeof lora);
     static const char *const precisions[] = {
@@ -359,12 +377,7 @@ static void write_config(const struct row *row, char *text, size_t size)
              may_tile(row) ? choice(row, TILES) : "null", updated_on(row),
              by_library(row) ? "library" : "host", choice(row, CAPTURE),
              row->late ? "next_forward" : "end", at_least_one(row->pipe), at_least_one(row->tensor),
-             at_least_one(row->expert),
-             is_second(row, FROZEN)
-                 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\", "
-                   "\"*.0.*fc*\", \"*.0.*h_to_4h*\""
-                 : "",
-             lora);
+             at_least_one(row->expert), frozen, lora);
 }
 
 /* Runs every second step in parts, if the schedule allows it. No schedule of a pipeline does. */

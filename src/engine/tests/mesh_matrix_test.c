@@ -188,6 +188,8 @@ static void write_config(const struct row *row, char *text, size_t size)
     static const char *const keys[] = {
         "", "\"bf16\": {\"enabled\": true}, ",
         "\"fp16\": {\"enabled\": true, \"initial_scale_power\": 10, \"loss_scale_window\": 3}, "};
+    static const char *const frozen[] = {"\"*.1.ln_2.weight\", \"*.0.*fc*\"",
+                                         "\"*.1.*norm*.weight\", \"*.0.*up_proj*\""};
     const struct mesh mesh = row->mesh;
     const int stage = row->at[STAGE], placement = placement_of(row);
     snprintf(text, size,
@@ -206,10 +208,8 @@ static void write_config(const struct row *row, char *text, size_t size)
              micro_batches[row->at[MICRO_BATCHES]], schedule_of(row), chunks_of(row),
              row->at[RECOMPUTE] == 1 ? "blocks" : "none", placement == TILED ? TILE_BYTES : 0,
              row->at[REGIONS] == 0 ? "true" : "false",
-             row->at[FROZEN] == 1 ? "\"*.1.*norm*.weight\", \"*.1.ln_2.weight\", \"*.0.*up_proj*\","
-                                    " \"*.0.*fc*\""
-                                  : "",
-             mesh.pipe, mesh.context, mesh.tensor);
+             row->at[FROZEN] == 1 ? frozen[row->at[FAMILY]] : "", mesh.pipe, mesh.context,
+             mesh.tensor);
 }
 
 struct rows {

@@ -17,7 +17,10 @@ static sw_status groups_for(const char *spillway, const char *const *of, int n,
     struct sw_config *config = NULL;
     char text[1024];
     snprintf(text, sizeof text, "{\"optimizer\": {\"type\": \"%s\"}, \"spillway\": {%s}}",
-             strstr(spillway, "SGD") ? "SGD" : "AdamW", spillway);
+             strstr(spillway, "SGD")      ? "SGD"
+             : strstr(spillway, "sparse") ? "SparseAdam"
+                                          : "AdamW",
+             spillway);
     assert_int_equal(sw_config_parse("ds.json", text, strlen(text), NULL, 0, &config), SW_OK);
     sw_status st = sw_update_groups_open(config, out);
     if (st >= 0 && *out) {
@@ -128,6 +131,8 @@ static void what_is_wrong_is_named(void **state)
         {"\"groups\": [{\"match\": \"*\", \"lr_scale\": -1}]", "spillway.groups[0].lr_scale"},
         {"\"groups\": [{\"match\": \"*\", \"betas\": [0.9, 1]}]", "spillway.groups[0].betas"},
         {"\"groups\": [{\"match\": [], \"betas\": [0.9, 0.9]}]", "spillway.groups[0].match"},
+        {"\"groups\": [{\"match\": [\"*\", \"sparse\"], \"weight_decay\": 1}]",
+         "spillway.groups[0].weight_decay: SparseAdam"},
         {"\"groups\": [{\"match\": \"*\", \"betas\": [0.9, 0.9]}], \"trace\": \"SGD\"",
          "the optimizer has no betas"},
         {"\"groups\": {\"match\": \"*\"}", "wanted a list"},

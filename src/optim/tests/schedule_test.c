@@ -246,6 +246,28 @@ static struct sw_config *config_of(const struct sw_json *row, bool with_optimize
     return config;
 }
 
+/* An empty list is not the default. */
+static void an_empty_list_is_refused(void **state)
+{
+    static const char *const blocks[] = {
+        "\"OneCycle\", \"params\": {\"cycle_min_lr\": [], \"cycle_max_lr\": [0.1]}",
+        "\"OneCycle\", \"params\": {\"cycle_min_lr\": 0.1, \"cycle_max_lr\": 0.2, "
+        "\"cycle_max_mom\": []}",
+        "\"LRRangeTest\", \"params\": {\"lr_range_test_min_lr\": []}",
+        "\"WarmupLR\", \"params\": {\"warmup_max_lr\": []}"};
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(blocks); i++) {
+        char text[256];
+        struct sw_config *config;
+        struct sw_schedule schedule;
+        snprintf(text, sizeof text, "{" ADAM ", \"scheduler\": {\"type\": %s}}", blocks[i]);
+        assert_int_equal(open_text(text, &config), SW_OK);
+        assert_int_equal(sw_schedule_init(&schedule, config, 1), SW_E_CONFIG);
+        assert_non_null(strstr(sw_error_message(), "0 values, 1 groups"));
+        sw_config_close(config);
+    }
+}
+
 /* Rule torch-schedules of docs/differences.md: the name is known, and refused with the name. */
 static int check_refused_by_name(const struct sw_config *config)
 {
@@ -346,6 +368,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(schedules_of_the_trainer),
     cmocka_unit_test(an_optimizer_is_needed),
     cmocka_unit_test(recorded_schedules),
+    cmocka_unit_test(an_empty_list_is_refused),
     cmocka_unit_test(recorded_refusals),
 };
 
