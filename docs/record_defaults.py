@@ -6,6 +6,7 @@
 src/model/tests/defaults_test.c opens the same files and compares each value. Wants torch and transformers.
 """
 import json
+import re
 import sys
 
 import torch
@@ -37,6 +38,7 @@ SEQ2SEQ = {
 IMAGES = {"vit": "ViTForImageClassification", "deit": "DeiTForImageClassification",
           "dinov2": "Dinov2ForImageClassification"}
 CLASSES = {**DECODERS, **ENCODERS, **SEQ2SEQ, **IMAGES}
+HEADS = ["ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"]
 CLASSIFIERS = ["bart", "mbart", "bert", "llama", "gpt2", "distilbert"]
 ROTARY = [t for t in DECODERS if t not in ("gpt2", "opt", "bloom", "gptj")]
 
@@ -184,10 +186,15 @@ def cases():
     for model_type in CLASSIFIERS:
         name = {"bert": "Bert", "bart": "Bart", "mbart": "MBart", "llama": "Llama", "gpt2": "GPT2",
                 "distilbert": "DistilBert"}[model_type] + "ForSequenceClassification"
-        yield model_type, {}, {"name": name}
         yield model_type, {"num_labels": 5}, {"name": name}
         yield model_type, {"num_labels": 5, "id2label": {"0": "a", "1": "b", "2": "c", "3": "d"}}, {"name": name}
         yield model_type, {"id2label": {"0": "a", "1": "b", "2": "c", "3": "d"}}, {"name": name}
+    for model_type in CLASSES:  # the other heads that are built
+        for head in HEADS if model_type in ENCODERS else [] if model_type in ("t5", "mt5") else HEADS[:1]:
+            name = re.sub("ForMaskedLM|ForCausalLM|LMHeadModel|ForConditionalGeneration", head, CLASSES[model_type])
+            name = name.replace("Gemma3For", "Gemma3TextFor")
+            if name.endswith(head) and hasattr(transformers, name):
+                yield model_type, {}, {"name": name}
     for model_type in DECODERS:
         keys = ["num_key_value_heads", "head_dim", "rope_scaling", "rope_parameters", "sliding_window"]
         fields = CONFIG_MAPPING[model_type].__dataclass_fields__
