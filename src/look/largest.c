@@ -91,9 +91,11 @@ static bool put_items(const struct state *s, int k, int64_t layers)
 static sw_status write_model(const struct state *s, int64_t layers, struct sw_str *out)
 {
     struct sw_json *root = sw_json_root(s->doc);
-    const struct sw_json *older = s->key.alias ? sw_json_get(root, s->key.alias) : NULL;
-    const char *key = older ? s->key.alias : s->key.key;
-    bool good = sw_json_put_i64(s->doc, root, key, layers) != NULL;
+    struct sw_json *other = s->key.alias ? sw_json_get(root, s->key.alias) : NULL;
+    if (other) { /* it would contradict */
+        sw_json_remove(root, other);
+    }
+    bool good = sw_json_put_i64(s->doc, root, s->key.key, layers) != NULL;
     for (int k = 0; k < (int)SW_LEN(per_layer); k++) {
         good = good && put_items(s, k, layers);
     }

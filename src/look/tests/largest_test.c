@@ -135,6 +135,30 @@ static void fewer_layers_than_stages_end_no_search(void **state)
     assert_true(is_between && is_none);
 }
 
+/* A file may name the layers twice, or only under transformers' name. */
+static void either_name_of_the_layers_counts(void **state)
+{
+    (void)state;
+    static const char *const named[] = {"\"n_layer\":2", "\"num_hidden_layers\":2",
+                                        "\"n_layer\":2,\"num_hidden_layers\":2"};
+    int64_t found[SW_LEN(named)];
+    for (size_t i = 0; i < SW_LEN(named); i++) {
+        struct sw_json_doc *doc = NULL;
+        char model[256];
+        snprintf(model, sizeof model,
+                 "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_head\":4,\"vocab_size\":256,"
+                 "\"n_positions\":64,%s}",
+                 named[i]);
+        if (largest(&MEMORY[0], model, &doc) < 0) {
+            fail_msg("%s: %s", model, sw_error_message());
+        }
+        found[i] = integer(doc, "layers");
+        sw_json_close(doc);
+        assert_true(found[i] > 2);
+        assert_int_equal(found[i], found[0]);
+    }
+}
+
 /* Lists of one item a layer grow and shrink with the layers. */
 static void lists_of_layers_follow(void **state)
 {
@@ -183,6 +207,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(so_many_layers_fit_and_one_more_does_not),
     cmocka_unit_test(stages_count_each_parameter_once),
     cmocka_unit_test(fewer_layers_than_stages_end_no_search),
+    cmocka_unit_test(either_name_of_the_layers_counts),
     cmocka_unit_test(lists_of_layers_follow),
     cmocka_unit_test(what_has_no_plan_is_refused),
 };
