@@ -467,12 +467,15 @@ sw_status sw_model_put_task(const struct sw_model *model, const char *const *lab
     const char *problem = problem_of(model->ops, model->task->head);
     const bool labelled = problem || strcmp(model->task->head, "tokens") == 0;
     const struct sw_json *said = sw_json_get(root, "id2label");
+    const struct sw_json *number = sw_json_get(root, "num_labels");
+    const bool agrees =
+        said && said->n_children == model->labels && (!number || number->integer == model->labels);
     struct sw_json *list = sw_json_put(doc, root, "architectures", SW_JSON_ARRAY);
     bool good = list && sw_json_put_str(doc, list, NULL, model->class_name);
     if (good && problem) {
         good = sw_json_put_str(doc, root, "problem_type", problem) != NULL;
     }
-    if (good && labelled && (label_names || !(said && said->n_children == model->labels))) {
+    if (good && labelled && (label_names || !agrees)) {
         good = put_labels(model, label_names, doc, root);
     }
     return good ? SW_OK : SW_FAIL(SW_E_NOMEM, "out of host memory for config.json");

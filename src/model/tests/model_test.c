@@ -514,6 +514,26 @@ static void config_json_says_what_a_model_was_opened_as(void **state)
     sw_json_close(doc);
 }
 
+/* num_labels has precedence over id2label, so it follows, too. */
+static void both_keys_of_labels_say_what_a_model_was_opened_with(void **state)
+{
+    const struct sw_model_options options = {.task = "classify", .labels = 3};
+    struct sw_json_doc *doc = NULL;
+    struct sw_model *again = NULL;
+    (void)state;
+    struct sw_model *model =
+        open_as("\"model_type\": \"bert\", \"num_labels\": 9, \"id2label\": {\"0\": \"a\", "
+                "\"1\": \"b\", \"2\": \"c\"}",
+                &options, &doc);
+    assert_non_null(model);
+    assert_int_equal(sw_model_put_task(model, NULL, doc), SW_OK);
+    assert_int_equal(sw_model_open(doc, NULL, &again), SW_OK);
+    assert_int_equal(again->labels, 3);
+    sw_model_close(again);
+    sw_model_close(model);
+    sw_json_close(doc);
+}
+
 static void a_new_head_may_begin_and_a_trunk_may_not(void **state)
 {
     const struct sw_model_options classify = {.task = "classify"};
@@ -730,6 +750,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_class_says_the_task_and_a_task_may_be_asked_for),
     cmocka_unit_test(a_task_without_a_head_is_refused_by_name),
     cmocka_unit_test(config_json_says_what_a_model_was_opened_as),
+    cmocka_unit_test(both_keys_of_labels_say_what_a_model_was_opened_with),
     cmocka_unit_test(an_unknown_family_is_refused_with_its_relative),
     cmocka_unit_test(a_new_head_may_begin_and_a_trunk_may_not),
     cmocka_unit_test(a_head_for_other_classes_begins),
