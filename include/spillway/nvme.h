@@ -95,7 +95,8 @@ SW_API sw_status sw_nvme_open(const char *const *paths, int n_paths, int64_t byt
  * no-op. */
 SW_API void sw_nvme_close(sw_nvme *store);
 /* Waits until the writes in flight are finished, makes all written bytes durable (fdatasync) and
- * writes the side file of the checksums. Tickets must still be waited for. */
+ * writes the side file of the checksums. Tickets must still be waited for. Writes that begin
+ * meanwhile are not waited for; the side file is then not written. */
 SW_API sw_status sw_nvme_flush(sw_nvme *store);
 /* Removes the files and the side file. Missing files are not an error. */
 SW_API sw_status sw_nvme_remove(const char *const *paths, int n_paths);

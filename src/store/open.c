@@ -343,30 +343,13 @@ void sw_nvme_close(sw_nvme *store)
     free_store(store, false);
 }
 
-static sw_status wait_for_writes(struct sw_nvme *store)
-{
-    const int64_t until = sw_now_ns() + (int64_t)(store->options.deadline_s * 1e9);
-    sw_status st = SW_OK;
-    pthread_mutex_lock(&store->lock);
-    while (store->n_active_writes > 0 && st == SW_OK) {
-        const struct timespec at = {(time_t)(until / 1000000000), (long)(until % 1000000000)};
-        if (pthread_cond_timedwait(&store->changed, &store->lock, &at) == ETIMEDOUT &&
-            store->n_active_writes > 0) {
-            st = SW_FAIL(SW_E_IO, "flush of %s: %lld writes did not finish within %.3g s",
-                         store->files[0].path, (long long)store->n_active_writes,
-                         store->options.deadline_s);
-        }
-    }
-    pthread_mutex_unlock(&store->lock);
-    return st;
-}
-
 sw_status sw_nvme_flush(sw_nvme *store)
 {
     if (store->options.read_only) {
         return SW_OK;
     }
-    SW_TRY(wait_for_writes(store));
+    int64_t n_writes;
+    SW_TRY(sw_store_wait_for_writes(store, sw_store_next_ticket(store), &n_writes));
     for (int i = 0; i < store->n_files; i++) {
         if (sw_fault_point("fsync") != SW_FAULT_NONE) {
             errno = EIO;
@@ -377,7 +360,7 @@ sw_status sw_nvme_flush(sw_nvme *store)
         }
     }
     if (sw_store_has_sums(store)) {
-        SW_TRY(sw_store_sums_save(store));
+        SW_TRY(sw_store_sums_save(store, n_writes));
     }
     return SW_OK;
 }

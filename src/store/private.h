@@ -213,6 +213,12 @@ void sw_store_pump(struct sw_nvme *store);
 /* Ends a request if it has no ops in flight and none left to start. Lock held. */
 void sw_store_complete(struct sw_nvme *store, struct request *request);
 
+/* request.c: all requests so far have lower tickets. Lock not held. */
+int64_t sw_store_next_ticket(struct sw_nvme *store);
+/* Waits for the writes with tickets below `before`. *out_n_writes: how many writes were started, if
+ * none was in flight then, else -1. Lock not held. */
+sw_status sw_store_wait_for_writes(struct sw_nvme *store, int64_t before, int64_t *out_n_writes);
+
 /* sums.c. Granules are counted over the store's range. */
 static inline bool sw_store_has_sums(const struct sw_nvme *store)
 {
@@ -220,8 +226,9 @@ static inline bool sw_store_has_sums(const struct sw_nvme *store)
 }
 sw_status sw_store_sums_open(struct sw_nvme *store);
 void sw_store_sums_close(struct sw_nvme *store);
-sw_status sw_store_sums_save(struct sw_nvme *store);
-/* Marks the side file as outdated. Lock held. */
+/* Writes the side file, unless a write has started since n_writes were (-1 = one was in flight). */
+sw_status sw_store_sums_save(struct sw_nvme *store, int64_t n_writes);
+/* A write starts: removes the side file. Lock held. */
 void sw_store_sums_outdate(struct sw_nvme *store);
 void sw_store_sums_set_known(struct sw_nvme *store, int64_t first, int64_t n, bool known);
 /* Computes the checksums of the bytes that an op will write. */

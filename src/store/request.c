@@ -227,6 +227,41 @@ static sw_status say_late(const sw_nvme *store, const struct request *r, double 
                    (long long)r->offset, seconds);
 }
 
+static int64_t count_writes(const sw_nvme *store, int64_t before)
+{
+    int64_t n = 0;
+    for (const struct request *r = store->oldest; r; r = r->next) {
+        n += r->write && r->serial < before;
+    }
+    return n;
+}
+
+int64_t sw_store_next_ticket(sw_nvme *store)
+{
+    pthread_mutex_lock(&store->lock);
+    const int64_t ticket = store->next_serial * store->options.max_requests;
+    pthread_mutex_unlock(&store->lock);
+    return ticket;
+}
+
+sw_status sw_store_wait_for_writes(sw_nvme *store, int64_t before, int64_t *out_n_writes)
+{
+    const struct moment until = deadline_of(store, 0);
+    sw_status st = SW_OK;
+    pthread_mutex_lock(&store->lock);
+    while (count_writes(store, before) > 0 && st == SW_OK) {
+        if (pthread_cond_timedwait(&store->changed, &store->lock, &until.at) == ETIMEDOUT &&
+            count_writes(store, before) > 0) {
+            st = SW_FAIL(SW_E_IO, "flush of %s: %lld writes did not finish within %.3g s",
+                         store->files[0].path, (long long)count_writes(store, before),
+                         until.seconds);
+        }
+    }
+    *out_n_writes = store->n_active_writes == 0 ? store->sums.n_writes : -1;
+    pthread_mutex_unlock(&store->lock);
+    return st;
+}
+
 /* Lock held. */
 static sw_status await(sw_nvme *store, struct request *r, const struct moment *until)
 {

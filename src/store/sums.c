@@ -8,6 +8,8 @@
 #include "store/private.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -94,6 +96,23 @@ bool sw_store_sums_hold(const struct op *op, int64_t *out_granule)
 
 /* ---- the side file ---- */
 
+static sw_status sync_folder_of(const char *path)
+{
+    char folder[PATH_MAX];
+    const bool fits = sw_folder_of(path, folder, sizeof folder);
+    const int fd = fits ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    const bool synced = fd >= 0 && fsync(fd) == 0;
+    const sw_status st = synced ? SW_OK
+                                : SW_FAIL(SW_E_IO, "cannot sync the folder of %s: %s", path,
+                                          fits ? strerror(errno) : "its path is too long");
+    if (fd >= 0) {
+        close(fd);
+    }
+    return st;
+}
+
+/* The removal is durable before the write: after a loss of power, an older side file beside newer
+ * bytes would be taken for theirs. */
 void sw_store_sums_outdate(struct sw_nvme *store)
 {
     struct sums *sums = &store->sums;
@@ -101,6 +120,9 @@ void sw_store_sums_outdate(struct sw_nvme *store)
     if (sums->on_disk && unlink(sums->path) != 0 && errno != ENOENT) {
         sw_log(SW_LOG_ERROR, "cannot remove %s, which is out of date: %s", sums->path,
                strerror(errno));
+    } else if (sums->on_disk && sync_folder_of(sums->path) < 0) {
+        sw_log(SW_LOG_ERROR, "%s is out of date, and was removed: %s", sums->path,
+               sw_error_message());
     }
     sums->on_disk = false;
 }
@@ -140,31 +162,62 @@ static void pack(const struct sw_nvme *store, char *at)
     memcpy(at, &crc, sizeof crc);
 }
 
-/* Writes a copy of the table. If a write begins meanwhile, the new side file is outdated at
- * once. */
-sw_status sw_store_sums_save(struct sw_nvme *store)
+/* Packs the table for the side file, unless a write has started. Its checksums are then unknown
+ * until it ends, and the file would be outdated at once. */
+static bool pack_current(struct sw_nvme *store, int64_t n_writes, char *side, size_t *out_bytes)
+{
+    pthread_mutex_lock(&store->lock);
+    const bool current = store->sums.n_writes == n_writes;
+    if (current) {
+        *out_bytes = side_bytes(store, store->extents.n);
+        pack(store, side);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return current;
+}
+
+/* Names the file only if no write has started meanwhile, so that not even a killed process leaves
+ * an outdated one. */
+static sw_status name_current(struct sw_nvme *store, int64_t n_writes, struct sw_output *out)
 {
     struct sums *sums = &store->sums;
+    sw_status st = SW_OK;
+    pthread_mutex_lock(&store->lock);
+    const bool current = sums->n_writes == n_writes;
+    if (current) {
+        st = sw_output_commit(out, false);
+        sums->on_disk = sums->on_disk || !out->temp;
+    }
+    pthread_mutex_unlock(&store->lock);
+    return st < 0 || !current ? st : sync_folder_of(sums->path);
+}
+
+static sw_status write_side(struct sw_nvme *store, int64_t n_writes, const char *side, size_t bytes)
+{
+    struct sw_output out = {0};
+    SW_TRY(sw_output_open(store->sums.path, false, &out));
+    sw_status st = sw_output_begin(&out);
+    st = st < 0 ? st : sw_output_add(&out, side, bytes);
+    if (st >= 0 && (sw_fault_fails("fsync", NULL) || fsync(out.fd) != 0)) {
+        st = SW_FAIL(SW_E_IO, "cannot sync %s: %s", store->sums.path, strerror(errno));
+    }
+    st = st < 0 ? st : name_current(store, n_writes, &out);
+    sw_output_close(&out);
+    return st;
+}
+
+sw_status sw_store_sums_save(struct sw_nvme *store, int64_t n_writes)
+{
+    size_t bytes;
     if (store->nameless) {
         return SW_OK;
     }
     char *side = sw_alloc("store", side_bytes(store, store->extents.cap));
-    SW_TRY_ALLOC(side, sums->path);
-    pthread_mutex_lock(&store->lock);
-    const size_t bytes = side_bytes(store, store->extents.n);
-    const int64_t n_writes = sums->n_writes;
-    pack(store, side);
-    pthread_mutex_unlock(&store->lock);
-    const sw_status st = sw_file_write_atomic(sums->path, side, bytes);
+    SW_TRY_ALLOC(side, store->sums.path);
+    const bool current = pack_current(store, n_writes, side, &bytes);
+    const sw_status st = current ? write_side(store, n_writes, side, bytes) : SW_OK;
     sw_free(side);
-    SW_TRY(st);
-    pthread_mutex_lock(&store->lock);
-    sums->on_disk = true;
-    if (sums->n_writes != n_writes) {
-        sw_store_sums_outdate(store);
-    }
-    pthread_mutex_unlock(&store->lock);
-    return SW_OK;
+    return st;
 }
 
 static bool sorted(const struct sw_nvme *store, const struct extent *items, int64_t n)
