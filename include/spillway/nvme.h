@@ -38,7 +38,7 @@ enum sw_nvme_fault_action {
 struct sw_nvme_fault {
     enum sw_nvme_fault_action action;
     int64_t at, count; /* count 0 = 1; -1 = all from `at` on */
-    double delay_s;
+    double delay_s;    /* of DELAY, and before EIO, ENOSPC and EINTR */
 };
 
 /* A number of 0 means the default in brackets. sw_nvme_options_init fills in all defaults. */

@@ -112,7 +112,7 @@ static bool checked(struct op *op)
 /* ---- ending an op ---- */
 
 /* Marks a half-done write as not written: its own bytes, and bytes of others in a granule that it
- * may have corrupted. Lock held. */
+ * may have corrupted. Requests in flight for these bytes fail, reads too. Lock held. */
 static void forget(struct op *op)
 {
     struct sw_nvme *store = op->store;
@@ -122,7 +122,7 @@ static void forget(struct op *op)
         sw_store_extents_remove(&store->extents, begin, end);
         for (struct request *r = store->oldest, *next; r; r = next) {
             next = r->next;
-            if (r->write && r->offset < end && begin < r->offset + r->bytes) {
+            if (r->offset < end && begin < r->offset + r->bytes) {
                 stop(r, SW_E_IO, op->request->message);
                 sw_store_complete(store, r);
             }

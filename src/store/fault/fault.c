@@ -130,7 +130,7 @@ static void start(struct backend *backend, struct op *op)
     } else if (f->fault.action == SW_NVME_FAULT_DELAY) {
         hold(f, op, f->fault.delay_s, 0);
     } else {
-        hold(f, op, 0, errors[f->fault.action]);
+        hold(f, op, f->fault.delay_s, errors[f->fault.action]);
     }
 }
 

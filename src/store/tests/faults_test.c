@@ -154,6 +154,37 @@ static void all_short_is_still_right(void **state)
     sw_nvme_close(store);
 }
 
+/* The second half of a write to a part of a granule fails while a read of its neighbour in that
+ * granule waits for it. Transfers 1 and 2 are the first write. */
+static void a_torn_granule_is_not_read(void **state)
+{
+    (void)state;
+    const struct sw_nvme_fault fault = {.action = SW_NVME_FAULT_EIO, .at = 4, .delay_s = 0.1};
+    for (int sums = 0; sums < 2; sums++) {
+        const struct test_variant v = {.n_paths = 1, .checksum_bytes = sums ? 4096 : 0};
+        unsigned char data[200], back[100];
+        const struct sw_nvme_segment write = {data + 100, 100}, read = {back, sizeof back};
+        sw_nvme_ticket writing, reading;
+        fill(data, sizeof data, 3);
+        sw_nvme *store = open_with(&v, &fault);
+        test_fine(sw_nvme_write(store, 0, data, 100));
+        test_fine(sw_nvme_begin_write(store, 100, &write, 1, &writing));
+        /* refused at once if this thread comes late */
+        const sw_status begun = sw_nvme_begin_read(store, 0, &read, 1, &reading);
+        assert_int_equal(sw_nvme_wait(store, writing, 0), SW_E_IO);
+        if (begun == SW_OK) {
+            assert_int_equal(sw_nvme_wait(store, reading, 0), SW_E_IO);
+            test_message_has("fault-0", "Input/output error", NULL);
+        }
+        assert_int_equal(sw_nvme_read(store, 0, back, sizeof back), SW_E_ARG);
+        test_message_has("bytes 0 to 100 were never written", NULL);
+        test_fine(sw_nvme_write(store, 0, data, sizeof data));
+        test_fine(sw_nvme_read(store, 0, back, sizeof back));
+        assert_memory_equal(back, data, sizeof back);
+        sw_nvme_close(store);
+    }
+}
+
 /* ---- waiting, cancelling ---- */
 
 static const struct sw_nvme_fault never_ends = {
@@ -302,6 +333,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(every_transfer_once),
     cmocka_unit_test(errors_have_the_systems_words),
     cmocka_unit_test(all_short_is_still_right),
+    cmocka_unit_test(a_torn_granule_is_not_read),
     cmocka_unit_test(a_deadline_names_the_request),
     cmocka_unit_test(a_blocking_call_ends_at_its_deadline),
     cmocka_unit_test(closing_and_flushing_with_a_request_in_flight),
