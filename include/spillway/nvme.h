@@ -145,7 +145,8 @@ SW_API sw_status sw_nvme_begin_write(sw_nvme *store, int64_t offset,
  * SW_E_ARG     no such ticket
  */
 SW_API sw_status sw_nvme_wait(sw_nvme *store, sw_nvme_ticket ticket, double deadline_s);
-/* Waits for all tickets as sw_nvme_wait does. Returns the first failure once all are finished. */
+/* Waits for all tickets as sw_nvme_wait does. Returns the first failure once all are finished,
+ * without those of tickets that other threads wait for. */
 SW_API sw_status sw_nvme_wait_all(sw_nvme *store, double deadline_s);
 /* Returns SW_PENDING if the request is in flight, else the same as sw_nvme_wait. */
 SW_API sw_status sw_nvme_poll(sw_nvme *store, sw_nvme_ticket ticket);

@@ -299,7 +299,11 @@ sw_status sw_nvme_wait_all(sw_nvme *store, double deadline_s)
         if (r->state == REQUEST_FREE) {
             continue;
         }
+        const int64_t ticket = r->serial;
         sw_status st = await(store, r, &until);
+        if (find(store, ticket) != r) {
+            continue; /* another thread has waited for it, and has its result */
+        }
         if (st == SW_OK) {
             st = collect(store, r);
         }

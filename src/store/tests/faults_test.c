@@ -4,6 +4,7 @@
 // a status that names path, offset and length. Wrong bytes, leaks and hangs are errors.
 #include "store/tests/helpers.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 enum { BYTES = 60000, ODD = 449 * 4 };
@@ -249,6 +250,41 @@ static void closing_and_flushing_with_a_request_in_flight(void **state)
     sw_nvme_close(store);
 }
 
+struct waiter {
+    pthread_t thread;
+    sw_nvme *store;
+    sw_nvme_ticket ticket;
+    sw_status st;
+};
+
+static void *wait_for_one(void *ctx)
+{
+    struct waiter *w = ctx;
+    w->st = sw_nvme_wait(w->store, w->ticket, 0);
+    return NULL;
+}
+
+/* Either thread may get the result, and the one that waits for all never fails. */
+static void waiting_for_all_beside_a_thread_that_waits_for_one(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 50 };
+    const struct test_variant v = {.n_paths = 1};
+    const struct sw_nvme_fault fault = {
+        .action = SW_NVME_FAULT_DELAY, .at = 1, .count = -1, .delay_s = 0.002};
+    static _Alignas(4096) unsigned char data[4096];
+    const struct sw_nvme_segment segment = {data, sizeof data};
+    struct waiter w = {.store = open_with(&v, &fault)};
+    for (int i = 0; i < ROUNDS; i++) {
+        test_fine(sw_nvme_begin_write(w.store, 0, &segment, 1, &w.ticket));
+        assert_int_equal(pthread_create(&w.thread, NULL, wait_for_one, &w), 0);
+        test_fine(sw_nvme_wait_all(w.store, 0));
+        pthread_join(w.thread, NULL);
+        assert_true(w.st == SW_OK || w.st == SW_E_ARG);
+    }
+    sw_nvme_close(w.store);
+}
+
 static void cancel_of_a_large_request_with_others(void **state)
 {
     (void)state;
@@ -337,6 +373,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_deadline_names_the_request),
     cmocka_unit_test(a_blocking_call_ends_at_its_deadline),
     cmocka_unit_test(closing_and_flushing_with_a_request_in_flight),
+    cmocka_unit_test(waiting_for_all_beside_a_thread_that_waits_for_one),
     cmocka_unit_test(cancel_of_a_large_request_with_others),
     cmocka_unit_test(every_allocation_of_opening),
     cmocka_unit_test(without_io_uring_threads_do_it),
