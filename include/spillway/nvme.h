@@ -87,6 +87,8 @@ SW_API void sw_nvme_options_init(struct sw_nvme_options *out);
  *              file exists and reopen is not set: it is then left unchanged
  * SW_E_UNSUP   O_DIRECT or io_uring was required and is not available
  * SW_E_FORMAT  reopen with checksums: the side file is missing or belongs to other files
+ *
+ * A failure leaves the files as they were, and no new ones.
  */
 SW_API sw_status sw_nvme_open(const char *const *paths, int n_paths, int64_t bytes,
                               const struct sw_nvme_options *options, sw_nvme **out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files under a store: opened, locked, checked for space, and extended. If opening fails, the
-// store removes the files that it created.
+// store removes the files that it created, and others get their old length.
 #include "store/private.h"
 
 #include <errno.h>
@@ -138,6 +138,9 @@ static int reserve(int fd, int64_t bytes)
 /* Extends the file to at least `bytes`, and reserves the space if the file system can. */
 static sw_status lengthen(struct sw_nvme *store, struct store_file *file, int64_t bytes)
 {
+    if (bytes > file->bytes && file->grown_from < 0) {
+        file->grown_from = file->bytes;
+    }
     if (store->options.preallocate && bytes > 0) {
         const int error = reserve(file->fd, bytes);
         if (error == ENOSPC || error == EDQUOT) {
@@ -246,18 +249,29 @@ sw_status sw_store_files_direct(struct sw_nvme *store)
 
 /* ---- closing ---- */
 
+static void undo(const struct store_file *file)
+{
+    if (file->made) {
+        unlink(file->path);
+    } else if (file->grown_from >= 0 && ftruncate(file->fd, (off_t)file->grown_from) != 0) {
+        sw_log(SW_LOG_ERROR, "cannot give %s its length of %lld bytes back: %s", file->path,
+               (long long)file->grown_from, strerror(errno));
+    }
+}
+
 void sw_store_files_close(struct sw_nvme *store, bool failed)
 {
     for (int i = 0; store->files && i < store->n_files; i++) {
-        if (failed && store->files[i].made) {
-            unlink(store->files[i].path);
+        const struct store_file *file = &store->files[i];
+        if (failed) {
+            undo(file);
         }
-        if (store->files[i].fd >= 0) {
+        if (file->fd >= 0) {
             /* closing may be delayed by an io_uring that still holds the file */
-            flock(store->files[i].fd, LOCK_UN);
-            close(store->files[i].fd);
+            flock(file->fd, LOCK_UN);
+            close(file->fd);
         }
-        sw_free(store->files[i].path);
+        sw_free(file->path);
     }
     sw_free(store->files);
 }

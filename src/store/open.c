@@ -148,6 +148,7 @@ static sw_status take_paths(struct sw_nvme *store, const char *const *paths)
     SW_TRY_ALLOC(store->files, "files");
     for (int i = 0; i < store->n_files; i++) {
         store->files[i].fd = store->options.fds ? store->options.fds[i] : -1;
+        store->files[i].grown_from = -1;
     }
     store->nameless = store->options.fds != NULL;
     store->options.fds = NULL; /* the files own the descriptors now */
@@ -282,14 +283,15 @@ static sw_status open_all(struct sw_nvme *store, const char *const *paths,
     SW_TRY(take_paths(store, paths));
     SW_TRY(open_files(store));
     SW_TRY(take_memory(store));
-    if (!store->nameless && (!store->options.reopen ||
-                             (store->options.checksum_bytes == 0 && !store->options.read_only))) {
-        SW_TRY(drop_side(store));
-    }
     if (store->options.checksum_bytes != 0) {
         SW_TRY(sw_store_sums_open(store));
     }
     SW_TRY(open_backend(store, fault));
+    /* last, because a refusal leaves all files as they were */
+    if (!store->nameless && (!store->options.reopen ||
+                             (store->options.checksum_bytes == 0 && !store->options.read_only))) {
+        SW_TRY(drop_side(store));
+    }
     return SW_OK;
 }
 

@@ -136,7 +136,8 @@ struct store_file {
     char *path;
     int fd; /* -1 = none */
     int64_t bytes;
-    bool made; /* created by this store */
+    int64_t grown_from; /* its length before this store made it longer; -1 = the same */
+    bool made;          /* created by this store */
 };
 
 struct sums {

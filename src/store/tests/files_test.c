@@ -388,6 +388,41 @@ static void the_side_file_is_right_or_missing(void **state)
     test_message_has(side, "missing", NULL);
 }
 
+/* The file keeps its length: what a longer one had after it would count as written. */
+static void a_refused_reopening_changes_nothing(void **state)
+{
+    (void)state;
+    enum { LARGER = 1 << 23 };
+    static unsigned char data[BYTES];
+    struct sw_nvme_options options;
+    char path[200], side[210];
+    sw_nvme_options_init(&options);
+    options.checksum_bytes = 4096;
+    sw_nvme *store = open_one("grow", 1, BYTES, &options);
+    snprintf(path, sizeof path, "%s", test_paths("grow", 1)[0]);
+    snprintf(side, sizeof side, "%s.sums", path);
+    test_fine(sw_nvme_write(store, 0, data, BYTES));
+    sw_nvme_close(store);
+    const int64_t before = size_of(path), side_before = size_of(side);
+    options.reopen = true;
+    assert_int_equal(sw_nvme_open(test_paths("grow", 1), 1, LARGER, &options, &store), SW_E_FORMAT);
+    test_message_has(side, "100001 bytes", "wanted 8388608", NULL);
+    assert_int_equal(size_of(path), before);
+    assert_int_equal(size_of(side), side_before);
+    options.checksum_bytes = 0;
+    options.backend = SW_NVME_BACKEND_URING;
+    test_fine(sw_fault_set("io_uring:1:eio"));
+    assert_int_equal(sw_nvme_open(test_paths("grow", 1), 1, LARGER, &options, &store), SW_E_UNSUP);
+    test_fine(sw_fault_set(NULL));
+    assert_int_equal(size_of(path), before);
+    assert_int_equal(size_of(side), side_before);
+    options.backend = SW_NVME_BACKEND_AUTO;
+    store = open_one("grow", 1, LARGER, &options);
+    assert_int_equal(sw_nvme_read(store, LARGER / 2, data, 1), SW_E_ARG);
+    sw_nvme_close(store);
+    assert_int_equal(size_of(path), LARGER);
+}
+
 static void a_failed_flush_says_so(void **state)
 {
     (void)state;
@@ -477,6 +512,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(stripes_lie_where_they_should),
     cmocka_unit_test(a_changed_byte_is_found),
     cmocka_unit_test(the_side_file_is_right_or_missing),
+    cmocka_unit_test(a_refused_reopening_changes_nothing),
     cmocka_unit_test(a_failed_flush_says_so),
     cmocka_unit_test(buffers_are_aligned_and_work),
     cmocka_unit_test(only_whole_granules_reach_the_disk),
