@@ -300,15 +300,14 @@ sw_status sw_nvme_open(const char *const *paths, int n_paths, int64_t bytes,
 {
     struct sw_nvme_options defaults;
     sw_nvme_options_init(&defaults);
-    if (!paths || n_paths < 1 || n_paths > MAX_PATHS) {
-        return SW_FAIL(SW_E_ARG, "%d paths: wanted 1 to %d", n_paths, MAX_PATHS);
-    }
-    struct sw_nvme *store = new_store();
+    const bool good = paths && n_paths >= 1 && n_paths <= MAX_PATHS;
+    struct sw_nvme *store = good ? new_store() : NULL;
     if (!store) {
         for (int i = 0; options && options->fds && i < n_paths; i++) {
             close(options->fds[i]);
         }
-        return SW_FAIL(SW_E_NOMEM, "out of host memory for a store");
+        return good ? SW_FAIL(SW_E_NOMEM, "out of host memory for a store")
+                    : SW_FAIL(SW_E_ARG, "%d paths: wanted 1 to %d", n_paths, MAX_PATHS);
     }
     store->options = options ? *options : defaults;
     store->options.fault = NULL;

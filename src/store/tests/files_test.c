@@ -233,6 +233,16 @@ static void files_that_are_open_already(void **state)
     options.reopen = true;
     assert_int_equal(sw_nvme_open(paths, 1, BYTES, &options, &store), SW_E_ARG);
     assert_int_equal(fcntl(fd, F_GETFD), -1);
+    enum { TOO_MANY = 257 };
+    int fds[TOO_MANY];
+    for (int i = 0; i < TOO_MANY; i++) {
+        fds[i] = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+        assert_true(fds[i] >= 0);
+    }
+    options.fds = fds;
+    assert_int_equal(sw_nvme_open(paths, TOO_MANY, BYTES, &options, &store), SW_E_ARG);
+    assert_int_equal(fcntl(fds[0], F_GETFD), -1);
+    assert_int_equal(fcntl(fds[TOO_MANY - 1], F_GETFD), -1);
 }
 
 static void one_user_at_a_time(void **state)
