@@ -21,6 +21,12 @@ static int64_t find(const struct extents *set, int64_t at, bool touch)
     return low;
 }
 
+bool sw_store_extents_touch(const struct extents *set, int64_t begin, int64_t end)
+{
+    const int64_t i = find(set, begin, true);
+    return i < set->n && set->items[i].begin <= end;
+}
+
 /* Replaces items first .. last-1 by the n_new given items. */
 static void replace(struct extents *set, int64_t first, int64_t last, const struct extent *items,
                     int64_t n_new)

@@ -126,8 +126,8 @@ static sw_status take_memory(struct sw_nvme *store)
     store->ops = take(store, store->n_ops, sizeof *store->ops);
     store->requests = take(store, o->max_requests, sizeof *store->requests);
     store->lanes = take(store, o->max_requests * o->intra_op_parallelism, sizeof *store->lanes);
-    store->extents.items = take(store, o->max_extents, sizeof *store->extents.items);
-    store->extents.cap = o->max_extents;
+    store->extents.cap = o->max_extents + (int64_t)RANGES_OF_A_WRITE * o->max_requests;
+    store->extents.items = take(store, store->extents.cap, sizeof *store->extents.items);
     if (!store->ops || !store->requests || !store->lanes || !store->extents.items ||
         !take_bounce(store)) {
         return SW_FAIL(SW_E_NOMEM, "out of host memory for the requests of %s",

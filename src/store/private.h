@@ -18,8 +18,9 @@ enum {
     MAX_LANES = 64,   /* intra_op_parallelism */
     MAX_SLOTS = 4096, /* queue_depth x lanes */
     MAX_PATHS = 256,
-    MAX_BUFFERS = 64,    /* registered buffers of one store */
-    MESSAGE_BYTES = 1024 /* error message of a request */
+    MAX_BUFFERS = 64,      /* registered buffers of one store */
+    RANGES_OF_A_WRITE = 3, /* at most added to the written ranges by one write, which failed */
+    MESSAGE_BYTES = 1024   /* error message of a request */
 };
 
 /* ---- written ranges (extents.c): sorted, not touching, at most cap ---- */
@@ -31,6 +32,8 @@ struct extents {
     struct extent *items; /* [cap] */
     int64_t n, cap;
 };
+/* Whether a range in the set overlaps [begin, end), or touches it. */
+bool sw_store_extents_touch(const struct extents *set, int64_t begin, int64_t end);
 /* Both functions need room for one more item. */
 void sw_store_extents_add(struct extents *set, int64_t begin, int64_t end);
 void sw_store_extents_remove(struct extents *set, int64_t begin, int64_t end);

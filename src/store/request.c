@@ -70,17 +70,22 @@ static sw_status check_read(const struct sw_nvme *store, int64_t offset, int64_t
     return SW_OK;
 }
 
-/* A write in flight can add one range to the set; a failed one can add three. Lock held. */
-static sw_status check_write(const struct sw_nvme *store)
+/* A write in flight adds one range to the set, unless it touches one; a failed one can add more.
+ * Lock held. */
+static sw_status check_write(const struct sw_nvme *store, int64_t offset, int64_t bytes)
 {
+    const struct extents *set = &store->extents;
+    const int64_t n_writes = store->n_active_writes + 1;
+    const bool adds = bytes > 0 && !sw_store_extents_touch(set, offset, offset + bytes);
     if (store->options.read_only) {
         return SW_FAIL(SW_E_ARG, "write of %s: it was opened for reading", store->files[0].path);
     }
-    if (store->extents.n + 3 * (store->n_active_writes + 1) > store->extents.cap) {
+    if ((adds && set->n + n_writes > store->options.max_extents) ||
+        set->n + RANGES_OF_A_WRITE * n_writes > set->cap) {
         return SW_FAIL(SW_E_NOMEM,
-                       "write of %s: %lld separate ranges were written, more than max_extents %lld "
-                       "leaves room for",
-                       store->files[0].path, (long long)store->extents.n,
+                       "write of %s: %lld separate ranges were written and %lld writes are in "
+                       "flight; max_extents %lld leaves no room for one more range",
+                       store->files[0].path, (long long)set->n, (long long)n_writes - 1,
                        (long long)store->options.max_extents);
     }
     return SW_OK;
@@ -119,7 +124,8 @@ static sw_status accept(struct sw_nvme *store, const struct request *wanted,
                         sw_nvme_ticket *out_ticket)
 {
     SW_TRY(check_overlap(store, wanted->write, wanted->offset, wanted->bytes));
-    SW_TRY(wanted->write ? check_write(store) : check_read(store, wanted->offset, wanted->bytes));
+    SW_TRY(wanted->write ? check_write(store, wanted->offset, wanted->bytes)
+                         : check_read(store, wanted->offset, wanted->bytes));
     struct request *r = free_request(store);
     if (!r) {
         return SW_FAIL(SW_E_NOMEM, "%s: all %lld tickets are taken: wait for one first",

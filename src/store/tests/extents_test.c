@@ -28,6 +28,11 @@ static void check_gap(const struct extents *set, const bool *marks, int64_t begi
     while (first < end && marks[first]) {
         first++;
     }
+    bool touches = false;
+    for (int64_t i = begin > 0 ? begin - 1 : 0; i < N && i <= end; i++) {
+        touches |= marks[i];
+    }
+    assert_int_equal(sw_store_extents_touch(set, begin, end), touches);
     assert_int_equal(sw_store_extents_gap(set, begin, end, &gap), first < end);
     if (first < end) {
         int64_t last = first;

@@ -65,7 +65,7 @@ static void requests_that_break_the_contract(void **state)
         .action = SW_NVME_FAULT_DELAY, .at = 2, .count = -1, .delay_s = 1e6};
     options.fault = &late;
     options.max_requests = 2;
-    options.max_extents = 6;
+    options.max_extents = 2;
     sw_nvme *store = open_one("contract", 1, BYTES, &options);
     test_fine(sw_nvme_write(store, 0, data, sizeof data));
     assert_int_equal(sw_nvme_write(store, BYTES, data, 1), SW_E_ARG);
@@ -87,6 +87,29 @@ static void requests_that_break_the_contract(void **state)
     assert_int_equal(sw_nvme_wait(store, ticket + 1000, 0), SW_E_ARG);
     assert_int_equal(sw_nvme_poll(store, -5), SW_E_ARG);
     sw_nvme_close(store);
+}
+
+static void as_many_ranges_as_max_extents(void **state)
+{
+    (void)state;
+    const char data[100] = {0};
+    struct sw_nvme_options options;
+    sw_nvme_options_init(&options);
+    for (options.max_extents = 1; options.max_extents <= 3; options.max_extents++) {
+        sw_nvme *store = open_one("ranges", 1, BYTES, &options);
+        for (int i = 0; i < options.max_extents; i++) {
+            test_fine(sw_nvme_write(store, 1000 * i, data, sizeof data));
+        }
+        assert_int_equal(sw_nvme_write(store, 50000, data, 1), SW_E_NOMEM);
+        test_message_has("max_extents", NULL);
+        /* these add none */
+        test_fine(sw_nvme_write(store, 0, data, sizeof data));
+        test_fine(sw_nvme_write(store, 100, data, 1));
+        test_fine(sw_nvme_write(store, 50, data, sizeof data));
+        test_fine(sw_nvme_write(store, 50000, data, 0));
+        sw_nvme_close(store);
+        test_fine(sw_nvme_remove(test_paths("ranges", 1), 1));
+    }
 }
 
 static void nothing_to_move_is_fine(void **state)
@@ -513,6 +536,7 @@ static void only_whole_granules_reach_the_disk(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(refused_by_name),
     cmocka_unit_test(requests_that_break_the_contract),
+    cmocka_unit_test(as_many_ranges_as_max_extents),
     cmocka_unit_test(nothing_to_move_is_fine),
     cmocka_unit_test(space_is_asked_for_first),
     cmocka_unit_test(a_file_that_we_did_not_make),
