@@ -386,6 +386,14 @@ static sw_status tell_gpus(const struct builder *b)
     return st;
 }
 
+/* Ranks that inherit the environment of an mpirun or srun around this launcher would ask its MPI
+ * otherwise. */
+static sw_status tell_no_mpi(const struct builder *b)
+{
+    static const char name[] = "SPILLWAY_MPI";
+    return sw_launch_get(&b->job->exports, name) ? SW_OK : tell(b, name, "off");
+}
+
 static sw_status local_rank(const struct builder *b, int i_local)
 {
     const struct job *job = b->job;
@@ -398,6 +406,7 @@ static sw_status local_rank(const struct builder *b, int i_local)
     SW_TRY(tell_int(b, "LOCAL_SIZE", job->hosts.items[job->node].n_slots));
     SW_TRY(tell(b, "MASTER_ADDR", job->master_addr));
     SW_TRY(tell_int(b, "MASTER_PORT", job->master_port));
+    SW_TRY(tell_no_mpi(b));
     return put_program(b);
 }
 

@@ -155,7 +155,7 @@ static void test_hosts_that_differ(void **state)
     o.node_rank_given = true;
     o.node_rank = 1;
     expect_text(&o, "RANK=2 LOCAL_RANK=0 WORLD_SIZE=3 LOCAL_SIZE=1 MASTER_ADDR=a "
-                    "MASTER_PORT=29500 prog 'x y'\n");
+                    "MASTER_PORT=29500 SPILLWAY_MPI=off prog 'x y'\n");
 }
 
 static void write_secret(char *path)
@@ -342,7 +342,12 @@ static void test_this_machine(void **state)
     assert_false(sw_launch_is_here("203.0.113.7"));
     struct sw_launch_options o = options("localhost:0");
     expect_text(&o, "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_SIZE=1 MASTER_ADDR=127.0.0.1 "
+                    "MASTER_PORT=0 SPILLWAY_MPI=off prog 'x y'\n");
+    static const char *const own[] = {"SPILLWAY_MPI=on", NULL};
+    o.environment = own;
+    expect_text(&o, "RANK=0 LOCAL_RANK=0 WORLD_SIZE=1 LOCAL_SIZE=1 MASTER_ADDR=127.0.0.1 "
                     "MASTER_PORT=0 prog 'x y'\n");
+    o.environment = nothing;
     o.force_multi = true;
     expect_text(&o, "mpirun -n 1 --host localhost:1 --bind-to none prog 'x y'\n");
     o = options("no-such-host-1:0");

@@ -326,7 +326,7 @@ static void test_ranks_are_told(void **state)
     const char *words[3];
     struct sw_launch_options o =
         shell(words, "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_SIZE $MASTER_ADDR $MASTER_PORT "
-                     "$EXTRA > $TEST_FOLDER/told-$RANK");
+                     "$EXTRA $SPILLWAY_MPI > $TEST_FOLDER/told-$RANK");
     const char *exports[] = {"EXTRA=a b"};
     o.exports = exports;
     o.n_exports = 1;
@@ -336,13 +336,13 @@ static void test_ranks_are_told(void **state)
     assert_string_equal(result.log, "");
     int port = 0;
     char wanted[64];
-    assert_int_equal(sscanf(read_text("told-0"), "0 0 3 3 127.0.0.1 %d a b\n", &port), 1);
+    assert_int_equal(sscanf(read_text("told-0"), "0 0 3 3 127.0.0.1 %d a b off\n", &port), 1);
     assert_in_range(port, 1024, 65535);
-    snprintf(wanted, sizeof wanted, "2 2 3 3 127.0.0.1 %d a b\n", port);
+    snprintf(wanted, sizeof wanted, "2 2 3 3 127.0.0.1 %d a b off\n", port);
     assert_string_equal(read_text("told-2"), wanted);
     o.master_port = 31999;
     assert_int_equal(run(&o, 3).exit, 0);
-    assert_string_equal(read_text("told-0"), "0 0 3 3 127.0.0.1 31999 a b\n");
+    assert_string_equal(read_text("told-0"), "0 0 3 3 127.0.0.1 31999 a b off\n");
 }
 
 /* Has the process ended? What nobody waited for yet counts. */
