@@ -186,8 +186,8 @@ SW_API sw_status sw_tcp_open(const struct sw_tcp_options *options, struct sw_tra
  *
  * SW_E_UNSUP   the process is one of several, but this build has no module for that MPI; or the MPI
  *              finds no other rank, as under srun without --mpi
- * SW_E_CONFIG  WORLD_SIZE without the other variables; no secret and a MASTER_ADDR that is not
- *              loopback
+ * SW_E_CONFIG  WORLD_SIZE without the other variables, or one of them is no number of its range; no
+ *              secret and a MASTER_ADDR that is not loopback
  */
 SW_API sw_status sw_world_open(double deadline_s, sw_comm **out);
 /* Whether mpirun or srun started this process. Its output is then forwarded, even if it looks like

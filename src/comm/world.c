@@ -2,7 +2,9 @@
 // Determines whether this process is one of several that a launcher started, and how they
 // communicate: through the module for the launcher's MPI, or TCP. The environment decides; an MPI
 // is never started unless a launcher of it was used.
+#include <ctype.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <stdio.h>
@@ -78,23 +80,52 @@ static sw_status load(const struct flavour *flavour, const struct sw_mpi_module 
     return SW_OK;
 }
 
-/* Launchers that only start processes, which then find each other. */
-static sw_status open_tcp(double deadline_s, struct sw_transport *out)
+/* A variable that has to be a decimal number of that range. */
+static sw_status read_number(const char *name, int least, int most, int *out)
 {
-    const char *rank = getenv("RANK"), *host = getenv("MASTER_ADDR");
-    const int size = number_of("WORLD_SIZE"), port = number_of("MASTER_PORT");
-    if (!rank || !host || port < 1 || port > 65535) {
+    const char *text = getenv(name);
+    char *end = NULL;
+    errno = 0;
+    const long value = text ? strtol(text, &end, 10) : 0;
+    if (!text || !isdigit((unsigned char)*text) || *end || errno != 0 || value < least ||
+        value > most) {
+        return SW_FAIL(SW_E_CONFIG, "%s is \"%s\": wanted a number from %d to %d", name,
+                       text ? text : "", least, most);
+    }
+    *out = (int)value;
+    return SW_OK;
+}
+
+static sw_status read_world(int *out_size)
+{
+    int rank;
+    *out_size = 1;
+    if (!getenv("WORLD_SIZE")) {
+        return SW_OK;
+    }
+    SW_TRY(read_number("WORLD_SIZE", 1, INT_MAX, out_size));
+    return getenv("RANK") ? read_number("RANK", 0, *out_size - 1, &rank) : SW_OK;
+}
+
+/* Launchers that only start processes, which then find each other. */
+static sw_status open_tcp(int size, double deadline_s, struct sw_transport *out)
+{
+    const char *host = getenv("MASTER_ADDR");
+    int rank = 0, port = 0;
+    if (!getenv("RANK") || !host || !getenv("MASTER_PORT")) {
         return SW_FAIL(
             SW_E_CONFIG,
             "WORLD_SIZE is %d, so RANK, MASTER_ADDR and MASTER_PORT are required; found RANK %s, "
             "MASTER_ADDR %s, MASTER_PORT %s",
-            size, rank ? rank : "unset", host ? host : "unset",
+            size, getenv("RANK") ? getenv("RANK") : "unset", host ? host : "unset",
             getenv("MASTER_PORT") ? getenv("MASTER_PORT") : "unset");
     }
+    SW_TRY(read_number("RANK", 0, size - 1, &rank));
+    SW_TRY(read_number("MASTER_PORT", 1, 65535, &port));
     struct sw_job_secret secret;
     SW_TRY(sw_job_secret_read(getenv("SPILLWAY_JOB_SECRET"), getenv("SPILLWAY_JOB_SECRET_FILE"),
                               getenv("SPILLWAY_JOB_ID"), &secret));
-    const struct sw_tcp_options options = {.rank = atoi(rank),
+    const struct sw_tcp_options options = {.rank = rank,
                                            .size = size,
                                            .host = host,
                                            .port = port,
@@ -146,10 +177,12 @@ sw_status sw_world_open(double deadline_s, sw_comm **out)
     *out = NULL;
     if (flavour && size > 1) {
         SW_TRY(open_mpi(flavour, size, deadline_s, &transport));
-    } else if (number_of("WORLD_SIZE") > 1) {
-        SW_TRY(open_tcp(deadline_s, &transport));
     } else {
-        return SW_OK;
+        SW_TRY(read_world(&size));
+        if (size == 1) {
+            return SW_OK;
+        }
+        SW_TRY(open_tcp(size, deadline_s, &transport));
     }
     const sw_status opened = sw_comm_open(&transport, out);
     if (opened < 0) {
