@@ -40,7 +40,7 @@ struct room {
         bool joined;
         double deadline_s;
         const struct sw_exchange *present; /* its exchange; NULL = it is in none */
-        const char *name;                  /* of this rank in its last exchange; NULL = "rank N" */
+        char name[128];                    /* of this rank in its last exchange; "" = "rank N" */
         bool *received;                    /* [size] by sender, for the present exchange */
     } * members;
     bool *received; /* [size, size] */
@@ -92,7 +92,7 @@ static const struct sw_message *first_receive(const struct sw_exchange *x, int p
 
 static void show(struct member *m, const struct sw_exchange *x)
 {
-    m->name = x->names ? x->names[m->rank] : NULL;
+    snprintf(m->name, sizeof m->name, "%s", x->names ? x->names[m->rank] : "");
     m->present = x;
     for (int r = 0; r < m->room->size; r++) {
         m->received[r] = !first_receive(x, r);
@@ -305,7 +305,7 @@ static void give_up(void *ctx, sw_status reason)
     char why[256], name[SW_RANK_TEXT];
     pthread_mutex_lock(&w->lock);
     snprintf(why, sizeof why, "%s cannot go on: %s",
-             m->name ? m->name : sw_comm_rank_text(NULL, m->room->ranks[m->rank], name),
+             *m->name ? m->name : sw_comm_rank_text(NULL, m->room->ranks[m->rank], name),
              sw_status_string(reason));
     end(w, why);
     pthread_mutex_unlock(&w->lock);

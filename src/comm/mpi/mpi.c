@@ -68,7 +68,8 @@ struct mpi {
     int *ranks;             /* [size] in the job; NULL = the same */
     double deadline_s;
     struct talk *out, *in; /* [size] by peer */
-    const char *name;      /* of this rank in its last exchange; NULL = "rank N" */
+    char name[sizeof((struct notice){0})
+                  .name]; /* of this rank in its last exchange; "" = "rank N" */
 };
 
 static int job_rank(const struct mpi *m, int peer)
@@ -324,7 +325,7 @@ static sw_status advance_all(struct mpi *m, const struct sw_exchange *x, bool *o
 
 static sw_status start_all(struct mpi *m, const struct sw_exchange *x)
 {
-    m->name = x->names ? x->names[m->rank] : NULL;
+    snprintf(m->name, sizeof m->name, "%s", x->names ? x->names[m->rank] : "");
     for (int i = 0; i < x->n_receives; i++) {
         SW_TRY(start(m, x, &x->receives[i], false));
     }
@@ -407,7 +408,7 @@ static void tell_others(const struct mpi *m, sw_status reason)
     struct job *job = m->job;
     char name[SW_RANK_TEXT];
     snprintf(job->notice.name, sizeof job->notice.name, "%s",
-             m->name ? m->name : sw_comm_rank_text(NULL, job->rank, name));
+             *m->name ? m->name : sw_comm_rank_text(NULL, job->rank, name));
     snprintf(job->notice.why, sizeof job->notice.why, "%s",
              sw_error_message()[0] ? sw_error_message() : sw_status_string(reason));
     snprintf(job->why, sizeof job->why, "%s", job->notice.why);

@@ -703,6 +703,43 @@ static void a_world_may_be_closed_before_its_groups(void **state)
     assert_int_equal(after.live_bytes, before.live_bytes);
 }
 
+/* The error of the others has the name of a rank in its last exchange, although the communicator
+ * that named it has other names or is closed. The names have the same length, so their memory is
+ * used again. */
+static sw_status rename_and_give_up(void *ctx, sw_comm *ignored)
+{
+    struct sw_transport *transports = ctx;
+    const int rank = sw_comm_rank(ignored);
+    static const char *const first[] = {"the first left", "the first right"},
+                             *const others[] = {"the other left", "the other right"};
+    sw_comm *world, *group;
+    SW_TRY(sw_comm_open(&transports[rank], &world));
+    SW_TRY(sw_comm_name_ranks(world, first));
+    SW_TRY(open_pair(world, 1, "data", &group));
+    SW_TRY(sw_comm_barrier(world, "names"));
+    for (int i = 0; i < 3; i++) {
+        SW_TRY(sw_comm_name_ranks(world, others));
+    }
+    sw_comm_close(world, false);
+    if (rank == 1) {
+        sw_comm_abort(group, SW_E_IO);
+    }
+    const sw_status st = sw_comm_barrier(group, "the end");
+    WANT(st == SW_E_PEER && says(sw_error_message(), "the first right cannot go on"));
+    sw_comm_close(group, true);
+    return SW_OK;
+}
+
+static void a_name_outlives_the_communicator_that_gave_it(void **state)
+{
+    (void)state;
+    struct sw_transport transports[2];
+    assert_int_equal(sw_thread_transports_open(2, 60, transports), SW_OK);
+    if (sw_threads_run(2, 60, rename_and_give_up, transports) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
 /* A number may be used again, and a group may be opened while others work. */
 static sw_status open_again(void *ctx, sw_comm *world)
 {
@@ -822,6 +859,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(mistakes_about_groups_are_named),
     cmocka_unit_test(an_injected_fault_is_of_any_group),
     cmocka_unit_test(a_world_may_be_closed_before_its_groups),
+    cmocka_unit_test(a_name_outlives_the_communicator_that_gave_it),
     cmocka_unit_test(a_number_may_be_used_again),
     cmocka_unit_test(processes_of_mpi_have_groups),
 };
