@@ -114,9 +114,31 @@ sw_status sw_comm_set_names(sw_comm *comm, const char *const *names, int n)
     return SW_OK;
 }
 
+/* A group that shares the world's transport has names of all its ranks. */
+static sw_status name_some(sw_comm *comm, const char *const *names)
+{
+    const int n = comm->shared->transport.size;
+    char(*text)[SW_RANK_TEXT] = sw_alloc("comm", (size_t)n * sizeof *text);
+    const char **all = sw_alloc("comm", (size_t)n * sizeof *all);
+    sw_status st = SW_E_NOMEM;
+    if (text && all) {
+        for (int r = 0; r < n; r++) {
+            all[r] = sw_comm_rank_text(comm->names, r, text[r]);
+        }
+        for (int i = 0; i < comm->transport.size; i++) {
+            all[comm->ranks[i]] = names[i];
+        }
+        st = sw_comm_set_names(comm, all, n);
+    }
+    sw_free(text);
+    sw_free(all);
+    return st < 0 ? SW_FAIL(st, "out of host memory for the names of ranks") : SW_OK;
+}
+
 sw_status sw_comm_name_ranks(sw_comm *comm, const char *const *names)
 {
-    return sw_comm_set_names(comm, names, comm->transport.size);
+    return comm->ranks ? name_some(comm, names)
+                       : sw_comm_set_names(comm, names, comm->transport.size);
 }
 
 /* ---- failures ---- */

@@ -427,6 +427,41 @@ static void groups_may_share_a_transport(void **state)
     }
 }
 
+/* The names of a group are at its ranks in the transport; other ranks keep theirs. */
+static sw_status name_a_pair(void *ctx, sw_comm *ignored)
+{
+    static const char *const all[] = {"one", "two", "three", "four"}, *const pair[] = {"left",
+                                                                                       "right"};
+    static const int ranks[] = {2, 3};
+    const int rank = sw_comm_rank(ignored);
+    struct sw_transport transport = ((struct sw_transport *)ctx)[rank];
+    sw_comm *world, *group;
+    transport.open_group = NULL;
+    SW_TRY(sw_comm_open(&transport, &world));
+    SW_TRY(sw_comm_name_ranks(world, all));
+    for (int turn = 0; turn < 2 && rank >= 2; turn++) {
+        SW_TRY(open_group(world, 1 + turn, ranks, 2, &group));
+        SW_TRY(turn ? sw_comm_name_ranks(group, pair) : SW_OK);
+        WANT(sw_comm_agree(group, rank == 3 ? SW_E_IO : SW_OK, "a file") ==
+             (rank == 3 ? SW_E_IO : SW_E_PEER));
+        WANT(rank == 3 ||
+             strstr(sw_error_message(), turn ? "a file: right failed" : "a file: four failed"));
+        sw_comm_close(group, false);
+    }
+    sw_comm_close(world, false);
+    return SW_OK;
+}
+
+static void a_group_without_a_transport_has_names(void **state)
+{
+    (void)state;
+    struct sw_transport transports[4];
+    assert_int_equal(sw_thread_transports_open(4, 60, transports), SW_OK);
+    if (sw_threads_run(4, 60, name_a_pair, transports) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+}
+
 static void collectives_move(void **state)
 {
     (void)state;
@@ -730,6 +765,7 @@ static void plans_need_no_transport(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(collectives_move),
     cmocka_unit_test(groups_may_share_a_transport),
+    cmocka_unit_test(a_group_without_a_transport_has_names),
     cmocka_unit_test(groups_that_are_none_are_refused),
     cmocka_unit_test(a_meeting_names_who_is_missing),
     cmocka_unit_test(failures_are_named),
