@@ -43,6 +43,9 @@ sw_status sw_comm_ended(const struct sw_exchange *x, int rank, const char *why);
 sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t bytes, int peer,
                            const char *op, const char *what, int64_t sequence, size_t peer_bytes);
 
+/* SW_E_PEER: a peer is in the same operation, but its messages do not fit, as `how` says. */
+sw_status sw_comm_misfit(const struct sw_exchange *mine, int rank, int peer, const char *how);
+
 /* ---- header.c: what precedes the messages to a peer, in one process's bytes ---- */
 
 /* Not an exchange, but a notice: the sender cannot continue, for the reason in `what`; or because a
@@ -53,6 +56,7 @@ struct sw_comm_header {
     uint32_t n_messages;
     int64_t sequence;
     uint64_t bytes; /* of all messages */
+    uint64_t sizes; /* hash of the sizes of the messages, in their order */
     char op[16], what[224];
 };
 /* Describes the messages of x to a peer, or from it. */

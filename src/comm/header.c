@@ -18,6 +18,7 @@ void sw_comm_header_fill(struct sw_comm_header *out, const struct sw_exchange *x
     for (int i = 0; i < n; i++) {
         if (messages[i].peer == peer) {
             out->bytes += messages[i].bytes;
+            out->sizes = sw_hash_word(out->sizes, (int64_t)messages[i].bytes);
             out->n_messages++;
         }
     }
@@ -27,9 +28,17 @@ sw_status sw_comm_header_check(const struct sw_comm_header *got, const struct sw
                                int rank, int peer)
 {
     struct sw_comm_header mine, theirs = *got;
+    char how[160];
     sw_comm_header_fill(&mine, x, peer, false);
     if (memcmp(&mine, got, sizeof mine) == 0) {
         return SW_OK;
+    }
+    theirs.sizes = mine.sizes;
+    if (memcmp(&mine, &theirs, sizeof mine) == 0) {
+        snprintf(how, sizeof how,
+                 "the %u of them have %llu bytes, as wanted, but not one by one the wanted sizes",
+                 mine.n_messages, (unsigned long long)mine.bytes);
+        return sw_comm_misfit(x, rank, peer, how);
     }
     theirs.op[sizeof theirs.op - 1] = theirs.what[sizeof theirs.what - 1] = '\0';
     return sw_comm_diverged(x, rank, (size_t)mine.bytes, peer, theirs.op, theirs.what,

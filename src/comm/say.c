@@ -60,3 +60,13 @@ sw_status sw_comm_diverged(const struct sw_exchange *mine, int rank, size_t byte
                    (long long)sequence, sw_plain_words(op, plain_op, sizeof plain_op),
                    sw_plain_words(what, plain_what, sizeof plain_what), peer_bytes);
 }
+
+sw_status sw_comm_misfit(const struct sw_exchange *mine, int rank, int peer, const char *how)
+{
+    char me[SW_RANK_TEXT], them[SW_RANK_TEXT], where[SW_WHERE_TEXT];
+    return SW_FAIL(SW_E_PEER,
+                   "ranks diverge: %s is at collective %lld, %s, and the messages of %s there do "
+                   "not fit: %s",
+                   sw_comm_rank_text(mine->names, rank, me), (long long)mine->sequence,
+                   sw_comm_where(mine, where), sw_comm_rank_text(mine->names, peer, them), how);
+}

@@ -112,19 +112,55 @@ static size_t sum_bytes(const struct sw_message *messages, int n, int peer)
     return sum;
 }
 
-/* Copies the messages of `from` into the matching receives; false = they do not match. */
-static bool copy(const struct member *m, const struct sw_exchange *x, int from,
-                 const struct sw_exchange *theirs, bool really)
+/* A message that this rank wants, and the one of a peer in its place; NULL = there are no more. */
+struct pair {
+    const struct sw_message *want, *have;
+    int number; /* from 1 */
+};
+
+static struct pair next_pair(const struct member *m, const struct sw_exchange *x, int from,
+                             const struct sw_exchange *theirs, const struct pair *last)
 {
-    const struct sw_message *want = first_receive(x, from), *have = first_send(theirs, m->rank);
-    while (want && have && want->bytes == have->bytes) {
-        if (really && want->bytes > 0) {
-            memcpy(want->data, have->data, want->bytes);
+    const struct sw_message *want = last ? last->want + 1 : x->receives;
+    const struct sw_message *have = last ? last->have + 1 : theirs->sends;
+    return (struct pair){.want = next_with(want, x->receives + x->n_receives, from),
+                         .have = next_with(have, theirs->sends + theirs->n_sends, m->rank),
+                         .number = last ? last->number + 1 : 1};
+}
+
+/* The first pair that does not fit; two NULL if all do. Copies those before it if `really`. */
+static struct pair copy(const struct member *m, const struct sw_exchange *x, int from,
+                        const struct sw_exchange *theirs, bool really)
+{
+    struct pair p = next_pair(m, x, from, theirs, NULL);
+    while (p.want && p.have && p.want->bytes == p.have->bytes) {
+        if (really && p.want->bytes > 0) {
+            memcpy(p.want->data, p.have->data, p.want->bytes);
         }
-        want = next_with(want + 1, x->receives + x->n_receives, from);
-        have = next_with(have + 1, theirs->sends + theirs->n_sends, m->rank);
+        p = next_pair(m, x, from, theirs, &p);
     }
-    return !want && !have;
+    return p;
+}
+
+/* Fails unless the messages of `from` are those that this rank wants. */
+static sw_status check(const struct member *m, const struct sw_exchange *x, int from,
+                       const struct sw_exchange *theirs)
+{
+    const bool same = theirs->sequence == x->sequence && strcmp(theirs->op, x->op) == 0 &&
+                      strcmp(theirs->what, x->what) == 0;
+    const struct pair p = same ? copy(m, x, from, theirs, false) : (struct pair){.number = 0};
+    if (same && !p.want && !p.have) {
+        return SW_OK;
+    }
+    if (p.want && p.have) {
+        char how[100];
+        snprintf(how, sizeof how, "message %d has %zu bytes, wanted %zu", p.number, p.have->bytes,
+                 p.want->bytes);
+        return sw_comm_misfit(x, m->rank, from, how);
+    }
+    return sw_comm_diverged(x, m->rank, sum_bytes(x->receives, x->n_receives, from), from,
+                            theirs->op, theirs->what, theirs->sequence,
+                            sum_bytes(theirs->sends, theirs->n_sends, m->rank));
 }
 
 /* Takes the messages of `from` to this rank. The lock is released while copying. */
@@ -133,11 +169,8 @@ static sw_status take_from(struct member *m, const struct sw_exchange *x, int fr
     struct world *w = m->room->world;
     struct post *post = post_of(m->room, from, m->rank);
     const struct sw_exchange *theirs = post->exchange;
-    if (theirs->sequence != x->sequence || strcmp(theirs->op, x->op) != 0 ||
-        strcmp(theirs->what, x->what) != 0 || !copy(m, x, from, theirs, false)) {
-        const sw_status st = sw_comm_diverged(
-            x, m->rank, sum_bytes(x->receives, x->n_receives, from), from, theirs->op, theirs->what,
-            theirs->sequence, sum_bytes(theirs->sends, theirs->n_sends, m->rank));
+    const sw_status st = check(m, x, from, theirs);
+    if (st < 0) {
         end(w, sw_error_message());
         return st;
     }

@@ -462,6 +462,40 @@ static void a_group_without_a_transport_has_names(void **state)
     }
 }
 
+/* The sum of the bytes is the same on both ranks. */
+static sw_status mix_sizes(void *ctx, sw_comm *comm)
+{
+    const bool *names_it = ctx;
+    const int rank = sw_comm_rank(comm);
+    const size_t first = rank ? 16 : 8;
+    char src[24] = {0}, dst[2][32];
+    const struct sw_comm_item items[] = {
+        {.op = SW_COMM_ALL_GATHER, .src = src, .dst = dst[0], .slice_bytes = first, .what = "w"},
+        {.op = SW_COMM_ALL_GATHER,
+         .src = src,
+         .dst = dst[1],
+         .slice_bytes = 24 - first,
+         .what = "v"}};
+    memset(dst, 7, sizeof dst);
+    WANT(sw_comm_run(comm, items, 2) == SW_E_PEER);
+    WANT(strstr(sw_error_message(), "ranks diverge") && strstr(sw_error_message(), "do not fit"));
+    WANT(!*names_it || strstr(sw_error_message(), "message 1 has "));
+    for (size_t i = 0; i < sizeof dst[0]; i++) {
+        WANT(dst[0][i] == 7 && dst[1][i] == 7);
+    }
+    return SW_OK;
+}
+
+static void messages_of_other_sizes_do_not_fit(void **state)
+{
+    (void)state;
+    static const enum test_wire wires[] = {WIRE_THREADS, WIRE_TCP, WIRE_MPI};
+    for (size_t i = 0; i < SW_LEN(wires); i++) {
+        bool names_it = wires[i] == WIRE_THREADS;
+        test_ranks_succeed(wires[i], 2, 60, mix_sizes, &names_it);
+    }
+}
+
 static void collectives_move(void **state)
 {
     (void)state;
@@ -763,6 +797,7 @@ static void plans_need_no_transport(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(messages_of_other_sizes_do_not_fit),
     cmocka_unit_test(collectives_move),
     cmocka_unit_test(groups_may_share_a_transport),
     cmocka_unit_test(a_group_without_a_transport_has_names),
