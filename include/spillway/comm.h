@@ -73,7 +73,7 @@ struct sw_group_options {
 struct sw_transport {
     void *ctx;
     int rank, size;
-    double deadline_s; /* longest wait for another rank; 0 = unknown */
+    double deadline_s; /* longest wait for another rank, without a byte moved; 0 = unknown */
     sw_status (*exchange)(void *ctx, const struct sw_exchange *exchange);
     void (*abort)(void *ctx, sw_status reason);
     void (*close)(void *ctx, bool failed); /* NULL = nothing to close */

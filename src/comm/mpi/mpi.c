@@ -11,6 +11,7 @@
 // Each group has its own tags. Invariant: one lock is held during each call of MPI, and no call
 // waits, so exchanges of different threads advance in turn.
 #include "comm/mpi/mpi.h"
+#include "comm/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@
 /* A group adds twice its number to the tags of its headers and payloads. MPI guarantees tags up to
  * 32767. */
 enum { TAG_WAITS, TAG_ABORT, TAG_HEADER, TAG_PAYLOAD, MOST_GROUPS = 16000 };
-enum { MOST_BYTES = 1 << 30 }; /* per MPI message */
+enum { MOST_BYTES = 1 << 28 }; /* per MPI message: progress is seen when one has moved */
 enum { NO_REQUEST = -1 };
 
 /* One direction of the traffic with one peer. */
@@ -64,10 +65,10 @@ struct job {
 
 struct mpi {
     struct job *job;
-    int rank, size, number; /* of the group; 0 = all ranks */
-    int *ranks;             /* [size] in the job; NULL = the same */
-    double deadline_s;
-    struct talk *out, *in; /* [size] by peer */
+    int rank, size, number;   /* of the group; 0 = all ranks */
+    int *ranks;               /* [size] in the job; NULL = the same */
+    struct sw_comm_wait wait; /* in the present exchange */
+    struct talk *out, *in;    /* [size] by peer */
     char name[sizeof((struct notice){0})
                   .name]; /* of this rank in its last exchange; "" = "rank N" */
 };
@@ -169,6 +170,7 @@ static sw_status advance(struct mpi *m, const struct sw_exchange *x, struct talk
         } else if (t->phase == PAYLOAD) {
             t->done += (size_t)t->chunk;
         }
+        m->wait.moved[t->peer] = sw_now_s();
         SW_TRY(start_payload(m, t, sends));
     }
     return SW_OK;
@@ -228,16 +230,22 @@ static int hear_waits(struct job *job)
     return code;
 }
 
+static bool is_awaited(const struct mpi *m, int peer)
+{
+    return m->in[peer].phase != IDLE || m->out[peer].phase != IDLE;
+}
+
 /* The ranks that this exchange waits for, with those that they have said to wait for. The lock is
  * held. */
 static struct sw_str list_awaited(const struct mpi *m, const struct sw_exchange *x)
 {
     struct sw_str list = {0};
+    const double now = sw_now_s();
     for (int r = 0; r < m->size; r++) {
         const int rank = job_rank(m, r);
         const char *whom = m->job->awaited[rank].whom;
         char text[sizeof *m->job->hosts + sizeof *m->job->awaited + 16];
-        if (m->in[r].phase != IDLE || m->out[r].phase != IDLE) {
+        if (is_awaited(m, r) && sw_comm_wait_is_long(&m->wait, r, now)) {
             snprintf(text, sizeof text, "%s%s%s", host_of(m->job, rank),
                      *whom ? ", waits for " : "", whom);
             sw_comm_list_rank(&list, x, r, text);
@@ -291,7 +299,7 @@ static sw_status say_late(const struct mpi *m, const struct sw_exchange *x)
     pthread_mutex_lock(&m->job->lock);
     struct sw_str missing = list_awaited(m, x);
     pthread_mutex_unlock(&m->job->lock);
-    return sw_comm_late(x, m->rank, m->deadline_s, &missing);
+    return sw_comm_late(x, m->rank, m->wait.deadline_s, &missing);
 }
 
 /* ---- the exchange ---- */
@@ -372,22 +380,38 @@ static sw_status look_locked(struct mpi *m, const struct sw_exchange *x, bool st
     return st;
 }
 
+/* When a byte last moved of the peer for which it has waited longest. */
+static double waits_since(const struct mpi *m, double now)
+{
+    double since = now;
+    for (int r = 0; r < m->size; r++) {
+        since = is_awaited(m, r) && m->wait.moved[r] < since ? m->wait.moved[r] : since;
+    }
+    return since;
+}
+
 static sw_status run_exchange(struct mpi *m, const struct sw_exchange *x)
 {
-    const double begin = sw_now_s(), quiet_s = m->deadline_s * 3 / 4;
     struct wait said = {""};
     bool done = false;
+    const double begin = sw_now_s();
+    sw_comm_wait_start(&m->wait, m->size, begin);
     for (bool starts = true;; starts = false) {
         const sw_status st = look_locked(m, x, starts, said.whom[0] != 0, &done);
         if (st < 0 || done) {
             return st;
         }
-        const double waited = sw_now_s() - begin;
-        if (waited > m->deadline_s) {
+        const double now = sw_now_s(), since = waits_since(m, now);
+        double left;
+        const enum sw_comm_wait_step step = sw_comm_wait_step(&m->wait, since, now, &left);
+        if (step == SW_WAIT_LATE) {
             return say_late(m, x);
         }
-        SW_TRY(waited > quiet_s ? follow_chain(m, x, &said) : SW_OK);
-        give_way(waited);
+        if (step == SW_WAIT_TELL || m->wait.told == since) { /* its peers' waits may change */
+            SW_TRY(follow_chain(m, x, &said));
+            m->wait.told = since;
+        }
+        give_way(now - begin);
     }
 }
 
@@ -432,7 +456,7 @@ static void give_up(void *ctx, sw_status reason)
         job->ended = true;
     }
     if (job->grace_until == 0) {
-        job->grace_until = sw_now_s() + (m->deadline_s < 4 ? m->deadline_s / 2 : 2);
+        job->grace_until = sw_now_s() + (m->wait.deadline_s < 4 ? m->wait.deadline_s / 2 : 2);
     }
     while (sw_now_s() < job->grace_until) {
         int here, peer; /* makes MPI progress its messages */
@@ -450,6 +474,7 @@ static void close_group(void *ctx, bool failed)
     struct mpi *m = ctx;
     sw_free(m->out);
     sw_free(m->in);
+    sw_free(m->wait.moved);
     sw_free(m->ranks);
     sw_free(m);
 }
@@ -508,10 +533,11 @@ static struct mpi *make_mpi(struct job *job, int rank, int size, double deadline
     if (!m) {
         return NULL;
     }
-    *m = (struct mpi){.job = job, .rank = rank, .size = size, .deadline_s = deadline_s};
+    *m = (struct mpi){.job = job, .rank = rank, .size = size, .wait.deadline_s = deadline_s};
     m->out = sw_alloc_zero("comm", (size_t)size, sizeof *m->out);
     m->in = sw_alloc_zero("comm", (size_t)size, sizeof *m->in);
-    if (!m->out || !m->in) {
+    m->wait.moved = sw_alloc_zero("comm", (size_t)size, sizeof *m->wait.moved);
+    if (!m->out || !m->in || !m->wait.moved) {
         close_group(m, true);
         return NULL;
     }
@@ -525,7 +551,7 @@ static struct sw_transport transport_of(struct mpi *m)
                                  .size = m->size,
                                  .exchange = exchange,
                                  .abort = give_up,
-                                 .deadline_s = m->deadline_s,
+                                 .deadline_s = m->wait.deadline_s,
                                  .close = close_group};
 }
 
@@ -539,7 +565,7 @@ static sw_status open_group(void *ctx, const struct sw_group_options *o, const c
                        o->number, MOST_GROUPS);
     }
     struct mpi *m = make_mpi(world->job, sw_comm_member(o, world->rank), o->n,
-                             o->deadline_s > 0 ? o->deadline_s : world->deadline_s);
+                             o->deadline_s > 0 ? o->deadline_s : world->wait.deadline_s);
     SW_TRY_ALLOC(m, "a group of ranks");
     m->number = o->number;
     m->ranks = sw_alloc("comm", (size_t)o->n * sizeof *m->ranks);

@@ -22,6 +22,7 @@
 #include <linux/sockios.h>
 
 #include "comm/tcp/tcp.h"
+#include "comm/wait.h"
 
 /* One direction of the traffic with one peer. */
 struct talk {
@@ -48,10 +49,9 @@ struct tcp {
     struct tcp *next;
     bool busy, told; /* a thread is in an exchange; the peers know that this rank has ended */
     int rank, size;
-    double deadline_s;
-    double begun;  /* time of the present exchange */
-    bool has_news; /* a peer that it waits for has said for whom it waits itself */
-    int *fds;      /* [size] */
+    struct sw_comm_wait wait; /* in the present exchange */
+    bool has_news;            /* a peer that it waits for has said for whom it waits itself */
+    int *fds;                 /* [size] */
     char (*awaited)[sizeof((struct sw_comm_header){0}).what]; /* [size] for whom a peer waits */
     char (*hosts)[SW_TCP_HOST_CAP];
     struct talk *out, *in; /* [size] */
@@ -125,14 +125,20 @@ static sw_status say_aborted(struct tcp *c, const struct sw_exchange *x, int pee
     return sw_comm_ended(x, c->rank, why);
 }
 
+static bool is_awaited(const struct tcp *c, int peer)
+{
+    return c->in[peer].busy || c->out[peer].busy;
+}
+
 /* The ranks that this exchange waits for, with those that they have said to wait for. */
 static struct sw_str list_awaited(const struct tcp *c, const struct sw_exchange *x)
 {
     struct sw_str list = {0};
+    const double now = sw_now_s();
     for (int r = 0; r < c->size; r++) {
         char text[SW_TCP_HOST_CAP + sizeof *c->awaited + 16];
         const char *for_whom = c->awaited[r];
-        if (c->in[r].busy || c->out[r].busy) {
+        if (is_awaited(c, r) && sw_comm_wait_is_long(&c->wait, r, now)) {
             snprintf(text, sizeof text, "%s%s%s", c->hosts[r], *for_whom ? ", waits for " : "",
                      for_whom);
             sw_comm_list_rank(&list, x, r, text);
@@ -144,7 +150,7 @@ static struct sw_str list_awaited(const struct tcp *c, const struct sw_exchange 
 static sw_status say_late(const struct tcp *c, const struct sw_exchange *x)
 {
     struct sw_str missing = list_awaited(c, x);
-    return sw_comm_late(x, c->rank, c->deadline_s, &missing);
+    return sw_comm_late(x, c->rank, c->wait.deadline_s, &missing);
 }
 
 /* Notes for whom a peer waits. That it waits for this rank is no news. A notice that comes early is
@@ -155,9 +161,10 @@ static void note_awaited(struct tcp *c, const struct sw_exchange *x, int peer,
     char me[SW_RANK_TEXT], mine[128];
     h->what[sizeof h->what - 1] = '\0';
     snprintf(mine, sizeof mine, "%.100s (", sw_comm_rank_text(x->names, c->rank, me));
-    if (sw_now_s() - c->begun > c->deadline_s / 4 && !strstr(h->what, mine)) {
+    const double waited = sw_now_s() - c->wait.moved[peer];
+    if (waited > c->wait.deadline_s / 4 && !strstr(h->what, mine)) {
         sw_plain_words(h->what, c->awaited[peer], sizeof c->awaited[peer]);
-        c->has_news |= c->in[peer].busy || c->out[peer].busy;
+        c->has_news |= is_awaited(c, peer);
     }
 }
 
@@ -279,11 +286,15 @@ static sw_status advance(struct tcp *c, const struct sw_exchange *x, int peer, b
         SW_TRY(move(c, x, peer, at, left, sends, heads && t->header.bytes > 0, &n));
         if (!heads) {
             t->done += n;
-            continue;
+        } else {
+            t->header_done += n;
         }
-        t->header_done += n;
-        if (!sends && t->header_done == sizeof t->header) {
+        if (heads && !sends && t->header_done == sizeof t->header) {
             SW_TRY(check_header(c, x, peer));
+        }
+        /* a received header is one of a frame when all of it is here, and may be a notice before */
+        if (n > 0 && (sends || t->header_done == sizeof t->header)) {
+            c->wait.moved[peer] = sw_now_s();
         }
     }
     return SW_OK;
@@ -335,14 +346,17 @@ static sw_status serve(struct tcp *c, const struct sw_exchange *x, int peer)
     return SW_OK;
 }
 
-static bool is_busy(const struct tcp *c)
+/* *out_since: when a byte last moved of the peer for which it has waited longest */
+static bool is_busy(const struct tcp *c, double *out_since)
 {
+    bool busy = false;
     for (int r = 0; r < c->size; r++) {
-        if (c->out[r].busy || c->in[r].busy) {
-            return true;
+        if (is_awaited(c, r)) {
+            *out_since = busy && *out_since < c->wait.moved[r] ? *out_since : c->wait.moved[r];
+            busy = true;
         }
     }
-    return false;
+    return busy;
 }
 
 static bool is_in_frame(const struct tcp *c, int peer)
@@ -354,7 +368,7 @@ static bool is_in_frame(const struct tcp *c, int peer)
  * accept it soon. Otherwise they could not receive the reason, and would blame this rank. */
 static void finish_frames(struct tcp *c, const struct sw_exchange *x)
 {
-    const double until = sw_now_s() + (c->deadline_s < 1 ? c->deadline_s : 1);
+    const double until = sw_now_s() + (c->wait.deadline_s < 1 ? c->wait.deadline_s : 1);
     for (double left = 1; left > 0; left = until - sw_now_s()) {
         int n = 0;
         for (int r = 0; r < c->size; r++) {
@@ -376,7 +390,7 @@ static void finish_frames(struct tcp *c, const struct sw_exchange *x)
 /* Messages to and from all peers begin; none has moved yet. */
 static void start_all(struct tcp *c, const struct sw_exchange *x)
 {
-    c->begun = sw_now_s();
+    sw_comm_wait_start(&c->wait, c->size, sw_now_s());
     c->has_news = false;
     for (int r = 0; r < c->size; r++) {
         c->awaited[r][0] = '\0';
@@ -389,21 +403,20 @@ static void start_all(struct tcp *c, const struct sw_exchange *x)
 
 static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
 {
-    double wait_s = c->deadline_s * 3 / 4; /* until it tells whom it waits for, or gives up */
+    double since, left;
     start_all(c, x);
     for (int r = 0; r < c->size; r++) {
         SW_TRY(advance(c, x, r, true));
         c->polls[r].events |= c->out[r].busy ? POLLOUT : 0;
     }
-    while (is_busy(c)) {
-        const double left = c->begun + wait_s - sw_now_s();
-        const bool tells = left <= 0 && wait_s < c->deadline_s;
-        if (left <= 0 && !tells) {
+    while (is_busy(c, &since)) {
+        const enum sw_comm_wait_step step = sw_comm_wait_step(&c->wait, since, sw_now_s(), &left);
+        if (step == SW_WAIT_LATE) {
             return say_late(c, x);
         }
-        if (tells || (c->has_news && wait_s == c->deadline_s)) {
+        if (step == SW_WAIT_TELL || (c->has_news && c->wait.told == since)) {
             tell_awaited(c, x);
-            wait_s = c->deadline_s;
+            c->wait.told = since;
             continue;
         }
         const int n = poll(c->polls, (nfds_t)c->size + 1, (int)(left * 1000) + 1);
@@ -415,7 +428,7 @@ static sw_status exchange_all(struct tcp *c, const struct sw_exchange *x)
                 SW_TRY(serve(c, x, r));
             }
         }
-        if (n > 0 && c->polls[c->size].revents && is_busy(c)) {
+        if (n > 0 && c->polls[c->size].revents && is_busy(c, &since)) {
             return say_ended(c, x);
         }
     }
@@ -508,6 +521,7 @@ static void free_tcp(struct tcp *c)
     sw_free(c->fds);
     sw_free(c->hosts);
     sw_free(c->awaited);
+    sw_free(c->wait.moved);
     sw_free(c->out);
     sw_free(c->in);
     sw_free(c->polls);
@@ -555,17 +569,18 @@ static struct tcp *make_tcp(struct hub *hub, int rank, int size, double deadline
     if (!c) {
         return NULL;
     }
-    *c = (struct tcp){.hub = hub, .rank = rank, .size = size, .deadline_s = deadline_s};
+    *c = (struct tcp){.hub = hub, .rank = rank, .size = size, .wait.deadline_s = deadline_s};
     c->fds = sw_alloc("comm", n * sizeof *c->fds);
     c->hosts = sw_alloc_zero("comm", n, sizeof *c->hosts);
     c->awaited = sw_alloc_zero("comm", n, sizeof *c->awaited);
+    c->wait.moved = sw_alloc_zero("comm", n, sizeof *c->wait.moved);
     c->out = sw_alloc_zero("comm", n, sizeof *c->out);
     c->in = sw_alloc_zero("comm", n, sizeof *c->in);
     c->polls = sw_alloc_zero("comm", n + 1, sizeof *c->polls);
     for (size_t r = 0; c->fds && r < n; r++) {
         c->fds[r] = -1;
     }
-    if (!c->fds || !c->hosts || !c->awaited || !c->out || !c->in || !c->polls) {
+    if (!c->fds || !c->hosts || !c->awaited || !c->wait.moved || !c->out || !c->in || !c->polls) {
         free_tcp(c);
         return NULL;
     }
@@ -585,7 +600,7 @@ static void add_tcp(struct tcp *c, struct sw_transport *out)
                                  .size = c->size,
                                  .exchange = exchange,
                                  .abort = give_up,
-                                 .deadline_s = c->deadline_s,
+                                 .deadline_s = c->wait.deadline_s,
                                  .close = close_group};
 }
 
@@ -633,7 +648,7 @@ static sw_status connect_group(struct tcp *world, const struct sw_group_options 
     const struct sw_tcp_party party = {.group = o,
                                        .names = names,
                                        .rank = c->rank,
-                                       .deadline_s = c->deadline_s,
+                                       .deadline_s = c->wait.deadline_s,
                                        .secret = &world->hub->secret,
                                        .fds = fds,
                                        .hosts = c->hosts,
@@ -656,7 +671,7 @@ static sw_status open_group(void *ctx, const struct sw_group_options *o, const c
     const int n_files = hub->n_files + o->n;
     pthread_mutex_unlock(&hub->lock);
     struct tcp *c = make_tcp(hub, sw_comm_member(o, world->rank), o->n,
-                             o->deadline_s > 0 ? o->deadline_s : world->deadline_s);
+                             o->deadline_s > 0 ? o->deadline_s : world->wait.deadline_s);
     SW_TRY_ALLOC(c, "connections");
     sw_status st = sw_allow_files(n_files + SW_TCP_SPARE_FILES);
     st = st < 0 ? st : connect_group(world, o, names, c);
