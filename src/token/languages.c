@@ -15,6 +15,8 @@ struct language_class {
 static const struct language_class classes[] = {{"MBart", "mbart", false},
                                                 {"MBart50", "mbart50", true}};
 
+static const char usual_code[] = "en_XX";
+
 static bool is_class(const struct language_class *one, const char *class, const char *model)
 {
     const size_t n = strlen(one->name);
@@ -30,7 +32,10 @@ struct settings {
     struct sw_json_doc *words, *model; /* tokenizer_config.json, config.json */
 };
 
-static sw_status find_class(const struct settings *in, const struct language_class **out)
+/* A model may have been trained with any vocabulary. It implies its class only if the vocabulary has
+ * the usual code, or a file names another one. */
+static sw_status find_class(const struct sw_tokenizer *tokenizer, const struct settings *in,
+                            const struct language_class **out)
 {
     const char *class, *type;
     const struct sw_json *words = sw_json_root(in->words), *model = sw_json_root(in->model);
@@ -38,6 +43,10 @@ static sw_status find_class(const struct settings *in, const struct language_cla
     SW_TRY(sw_json_get_str(in->model, model, "tokenizer_class", "", &class));
     SW_TRY(sw_json_get_str(in->words, words, "tokenizer_class", class, &class));
     SW_TRY(sw_json_get_str(in->model, model, "model_type", "", &type));
+    if (!*class && !sw_json_get(words, "src_lang") && !sw_json_get(words, "tgt_lang") &&
+        sw_tokenizer_find(tokenizer, usual_code) < 0) {
+        return SW_OK;
+    }
     for (size_t i = 0; i < SW_LEN(classes) && !*out; ++i) {
         *out = is_class(&classes[i], class, type) ? &classes[i] : NULL;
     }
@@ -82,7 +91,7 @@ static sw_status set_templates(struct sw_tokenizer *tokenizer, const struct sett
                                const struct language_class *class)
 {
     int32_t source, target;
-    SW_TRY(find_code(tokenizer, in, "src_lang", "en_XX", &source));
+    SW_TRY(find_code(tokenizer, in, "src_lang", usual_code, &source));
     SW_TRY(find_code(tokenizer, in, "tgt_lang", "", &target));
     if (tokenizer->eos < 0) {
         return SW_FAIL(SW_E_FORMAT,
@@ -103,7 +112,7 @@ sw_status sw_tokenizer_read_languages(struct sw_tokenizer *tokenizer, const char
     struct settings in = {0};
     SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "tokenizer_config.json", &in.words));
     SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "config.json", &in.model));
-    SW_TRY_OR(done, find_class(&in, &class));
+    SW_TRY_OR(done, find_class(tokenizer, &in, &class));
     st = class ? set_templates(tokenizer, &in, class) : SW_OK;
 done:
     sw_json_close(in.words);

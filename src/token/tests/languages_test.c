@@ -95,9 +95,30 @@ static void an_unknown_code_is_refused(void **state)
     }
 }
 
+/* A model of mBART's family that was trained with another vocabulary. */
+static void a_vocabulary_without_codes_has_its_own_template(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer;
+    struct sw_str folder = {0};
+    struct sw_ids ids = {0};
+    sw_str_printf(&folder, "%s/letters", test_folder());
+    assert_int_equal(sw_mkdirs(folder.ptr), SW_OK);
+    sw_test_write_text(0, "letters/chars.json", "[\"a\", \"b\"]");
+    sw_test_write_text(1, "letters/config.json", "{\"model_type\": \"mbart\"}");
+    assert_int_equal(sw_tokenizer_open(folder.ptr, NULL, &tokenizer), SW_OK);
+    assert_false(tokenizer->has_languages);
+    assert_int_equal(sw_tokenizer_encode(tokenizer, "ab", 2, true, &ids), SW_OK);
+    check(&ids, "0 1");
+    sw_tokenizer_close(tokenizer);
+    sw_ids_fini(&ids);
+    sw_str_fini(&folder);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_target_has_the_code_of_its_language),
     cmocka_unit_test(an_unknown_code_is_refused),
+    cmocka_unit_test(a_vocabulary_without_codes_has_its_own_template),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
