@@ -32,8 +32,8 @@ struct settings {
     struct sw_json_doc *words, *model; /* tokenizer_config.json, config.json */
 };
 
-/* A model may have been trained with any vocabulary. It implies its class only if the vocabulary has
- * the usual code, or a file names another one. */
+/* A model may have been trained with any vocabulary. It implies its class only if the vocabulary
+ * has the usual code, or a file names another one. */
 static sw_status find_class(const struct sw_tokenizer *tokenizer, const struct settings *in,
                             const struct language_class **out)
 {
