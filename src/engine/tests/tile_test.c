@@ -358,7 +358,7 @@ static int64_t least_bytes(const char *tile_bytes)
 static void the_peak_falls_with_the_tiles(void **state)
 {
     (void)state;
-    const int64_t none = least_bytes("\"1GiB\""), large = least_bytes("\"4MiB\"");
+    const int64_t none = least_bytes("\"1GiB\""), large = least_bytes("\"8MiB\"");
     const int64_t small = least_bytes("\"1MiB\"");
     print_message("device: %lld, %lld, %lld B\n", (long long)none, (long long)large,
                   (long long)small);
@@ -372,7 +372,7 @@ static void a_budget_too_small_for_whole_parameters_has_tiles(void **state)
     char budget[32];
     (void)state;
     const struct result one = *whole_tied_bf16();
-    const int64_t none = least_bytes("\"1GiB\""), large = least_bytes("\"4MiB\"");
+    const int64_t none = least_bytes("\"1GiB\""), large = least_bytes("\"8MiB\"");
     way.device_memory = budget;
     for (way.ranks = 1; way.ranks <= 2; way.ranks++) {
         /* with several ranks the need is a little lower, because kernels have fewer threads */
