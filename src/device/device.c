@@ -41,7 +41,7 @@ static sw_status open_emulation(const char *name, const char *words, int n_threa
         words += n + (words[n] == ':');
     }
     struct sw_mock_options mock = {.n_threads = n_threads, .early = is[EARLY]};
-    SW_TRY(sw_gpu_open(is[WIDE] ? "emu64" : "emu32", is[REVERSED], 1, &mock.inner));
+    SW_TRY(sw_gpu_open(is[WIDE] ? "emu64" : "emu32", is[REVERSED], &mock.inner));
     if (is[DIRECT]) {
         mock.inner->ccl = &sw_gpu_no_ccl;
         *out = mock.inner;
@@ -66,11 +66,7 @@ static sw_status open_gpu(const char *name, const char *backend, const char *ind
         return SW_FAIL(SW_E_UNSUP, "device %s: there %s %d", name, n_gpus == 1 ? "is" : "are",
                        n_gpus);
     }
-    if (*index) { /* all ranks of the machine share this GPU */
-        return sw_gpu_open(backend, (int)number, place->n_ranks, out);
-    }
-    const int turn = place->rank % n_gpus;
-    return sw_gpu_open(backend, turn, (place->n_ranks - turn + n_gpus - 1) / n_gpus, out);
+    return sw_gpu_open(backend, *index ? (int)number : place->rank % n_gpus, out);
 }
 
 static const char *const backends[] = {"cuda", "hip"};
@@ -139,6 +135,11 @@ void sw_device_close(struct sw_device *dev)
     if (dev) {
         dev->ops->close(dev);
     }
+}
+
+void sw_device_share(struct sw_device *dev, int n)
+{
+    dev->memory_bytes /= (size_t)n;
 }
 
 sw_status sw_device_alloc(struct sw_device *dev, enum sw_mem kind, size_t bytes, void **out)

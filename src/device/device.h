@@ -193,10 +193,11 @@ struct sw_device { /* base class: first member of every implementation */
      * reaches it. */
     size_t staging_bytes;
     const char *kernel_set; /* see sw_device_kernel_set; owned by the implementation */
-    /* SW_MEM_DEVICE bytes that were free at open: this rank's share if several ranks use the
-     * device. 0 = the device uses the system's memory. */
+    /* SW_MEM_DEVICE bytes for this rank: those that were free at open, or its share of them (see
+     * sw_device_share). 0 = the device uses the system's memory. */
     size_t memory_bytes;
-    size_t free_bytes; /* GPUs: what the driver said was free at open */
+    size_t free_bytes;   /* GPUs: what the driver said was free at open */
+    const char *address; /* GPUs: on the machine's bus; NULL or "" = none is known */
     /* Simulated devices: this rank's share of its host's memory and disks. disk_bytes 0 = the
      * host has no disks. */
     size_t host_bytes, disk_bytes;
@@ -225,7 +226,7 @@ struct sw_mock_options {
 /* Runs the kernels of `inner` in memory that the host cannot reach. */
 sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_device **out);
 
-/* This rank among the ranks of its machine; they share its GPUs round-robin. */
+/* This rank among the ranks of its machine, which open its GPUs round-robin. */
 struct sw_device_place {
     int rank, n_ranks;
     int n_world; /* ranks on all machines; 0 = 1. Simulated devices have their share by it */
@@ -254,6 +255,8 @@ const char *sw_device_chosen(const char *name);
 /* place = NULL */
 sw_status sw_device_open(const char *name, int n_threads, struct sw_device **out);
 void sw_device_close(struct sw_device *dev);
+/* Leaves this rank its share of memory_bytes: n ranks use the device. Call it once. */
+void sw_device_share(struct sw_device *dev, int n);
 
 /* Front functions: same meaning as the slots. Memory is aligned to 4096 bytes and not zeroed.
  * Threads: one thread at a time asks about kernels, and opens and closes memory, kernels and

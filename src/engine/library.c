@@ -13,6 +13,7 @@ struct standing {
     char vendor[16];            /* "cuda", "hip", "emu"; of another device, its name */
     char library[32];           /* with its version; "" = none */
     char device[96];            /* with the host; "" = ranks may share it */
+    char address[64];           /* of its device on the bus of its host; "" = not known */
     char why[256];              /* why there is no library */
 };
 
@@ -57,6 +58,7 @@ static struct standing look(struct sw_engine *e)
         snprintf(s.library, sizeof s.library, "%s", facts.name);
     }
     name_device(e, &facts, &s);
+    snprintf(s.address, sizeof s.address, "%s", e->device->address ? e->device->address : "");
     return s;
 }
 
@@ -134,6 +136,26 @@ static sw_status decide(struct sw_engine *e, const struct standing *all)
     return SW_OK;
 }
 
+/* Leaves this rank its part of the memory of a device that other ranks use, too. Ranks may see only
+ * some of their machine's GPUs each, so that only the addresses tell. */
+static void share_memory(struct sw_engine *e, const struct standing *all)
+{
+    const struct engine_host *hosts = e->machine.hosts;
+    const int mine = e->world.rank;
+    int n = 0, first = mine;
+    for (int r = 0; r < e->world.size; r++) {
+        if (r == mine || (all[r].address[0] && strcmp(all[r].address, all[mine].address) == 0 &&
+                          (!hosts || strcmp(hosts[r].name, hosts[mine].name) == 0))) {
+            first = n++ == 0 ? r : first;
+        }
+    }
+    if (n > 1 && first == mine) {
+        sw_log(SW_LOG_WARN, "%d ranks share a GPU (%s, %s), and each has its part of the memory", n,
+               e->device->what, e->device->address);
+    }
+    sw_device_share(e->device, n);
+}
+
 sw_status sw_engine_choose_library(struct sw_engine *e)
 {
     if (e->world.size == 1) {
@@ -149,6 +171,9 @@ sw_status sw_engine_choose_library(struct sw_engine *e)
     sw_status st = sw_comm_all_gather(e->options.run.comm, &mine, all, sizeof mine,
                                       "the devices of all ranks");
     st = st < 0 ? st : decide(e, all);
+    if (st >= 0) {
+        share_memory(e, all);
+    }
     sw_free(all);
     if (st >= 0 && e->config->spillway.library_sums && !e->agreed.uses_library) {
         return SW_FAIL(SW_E_CONFIG, "spillway.library_sums: no library exchanges here: %s",

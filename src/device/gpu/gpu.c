@@ -515,18 +515,16 @@ sw_status sw_gpu_count(const char *backend, int *out)
     return st;
 }
 
-/* Sets the memory this rank may use. */
-static int find_memory(struct gpu_device *dev, int n_sharing)
+static int find_memory(struct gpu_device *dev)
 {
     size_t free_bytes = 0, total = 0;
     const int code = dev->module->memory(dev->index, &free_bytes, &total);
     char text[32];
     dev->super.free_bytes = free_bytes;
-    dev->super.memory_bytes = sw_gpu_share(free_bytes, n_sharing);
-    snprintf(dev->what, sizeof dev->what, "%s:%d, %s (%s), %s free%s", dev->module->backend,
+    dev->super.memory_bytes = sw_gpu_usable(free_bytes);
+    snprintf(dev->what, sizeof dev->what, "%s:%d, %s (%s), %s free", dev->module->backend,
              dev->index, dev->facts.name, dev->facts.arch,
-             sw_format_bytes(text, sizeof text, (double)free_bytes),
-             n_sharing > 1 ? ", shared by ranks" : "");
+             sw_format_bytes(text, sizeof text, (double)free_bytes));
     return code;
 }
 
@@ -568,7 +566,7 @@ static void name_kernels(struct gpu_device *dev, const char *backend)
              text);
 }
 
-sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_device **out)
+sw_status sw_gpu_open(const char *backend, int index, struct sw_device **out)
 {
     struct gpu_device *dev = sw_alloc_zero("device", 1, sizeof *dev);
     SW_TRY_ALLOC(dev, "a device");
@@ -585,7 +583,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
         goto close;
     }
     SW_TRY_OR(close, sw_gpu_products_open(dev, &dev->products));
-    code = find_memory(dev, n_sharing); /* after the library's allocations */
+    code = find_memory(dev); /* after the library's allocations */
     if (code != 0) {
         st = sw_gpu_failed(dev, code, "asking for its memory");
         goto close;
@@ -599,6 +597,7 @@ sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_d
     dev->super.staging_bytes = GPU_STAGING_BYTES;
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;
+    dev->super.address = dev->facts.bus;
     *out = &dev->super;
     return SW_OK;
 close:

@@ -81,12 +81,12 @@ struct gpu_op {
 /* Can this op run, and with how much workspace? sw_device_ops.query of every GPU. */
 void sw_gpu_query(const struct gpu_device *dev, const struct sw_op_desc *desc,
                   struct sw_kernel_info *out);
-/* The memory of a rank: its share of what is free, less a reserve for the runtime's own
- * allocations when kernels first run. */
-static inline size_t sw_gpu_share(size_t free_bytes, int n_sharing)
+/* The memory for plans: what is free, less a reserve for the runtime's own allocations when kernels
+ * first run. */
+static inline size_t sw_gpu_usable(size_t free_bytes)
 {
     enum { RESERVE = 64 }; /* one part in 64 */
-    return (free_bytes - free_bytes / RESERVE) / (size_t)n_sharing;
+    return free_bytes - free_bytes / RESERVE;
 }
 /* Pinned memory for disks and other ranks to access the device's memory. A read takes an eighth:
  * one half is being read from disk while the other is copied. */

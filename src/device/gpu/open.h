@@ -36,6 +36,4 @@ sw_status sw_gpu_open_sim(const char *cluster, const struct sw_device_place *pla
 /* An emulation without a library for exchanges has `facts` alone, which says so. */
 extern const struct sw_ccl_ops sw_gpu_no_ccl;
 
-/* n_sharing: number of this machine's ranks that use this GPU; each gets its share of the
- * memory. */
-sw_status sw_gpu_open(const char *backend, int index, int n_sharing, struct sw_device **out);
+sw_status sw_gpu_open(const char *backend, int index, struct sw_device **out);

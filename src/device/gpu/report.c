@@ -124,7 +124,7 @@ static bool report_gpu(const char *backend, int i, bool with_products, struct sw
     struct sw_device *super = NULL;
     char name[64], free_text[32], total_text[32];
     snprintf(name, sizeof name, "%s:%d", backend, i);
-    if (sw_gpu_open(backend, i, 1, &super) < 0) {
+    if (sw_gpu_open(backend, i, &super) < 0) {
         sw_str_printf(out, "✗ %-9s %s\n", name, reason(backend));
         return false;
     }

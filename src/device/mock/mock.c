@@ -884,6 +884,7 @@ sw_status sw_device_open_mock(const struct sw_mock_options *options, struct sw_d
     SW_TRY_OR(close, m->inner->ops->stream_open(m->inner, &m->inner_stream));
     m->super.kernel_set = m->inner->kernel_set; /* the same kernels, the same bits */
     m->super.memory_bytes = m->inner->memory_bytes;
+    m->super.address = m->inner->address;
     m->super.ccl = m->inner->ccl ? &mock_ccl : NULL;
     m->super.ccl_bytes = m->inner->ccl_bytes;
     m->super.capture = m->inner->capture ? &mock_capture : NULL;

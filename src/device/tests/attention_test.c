@@ -130,7 +130,7 @@ static void test_gpus_do_not_look_at_hidden_blocks(void **state)
 {
     struct sw_device *dev;
     (void)state;
-    if (sw_gpu_open("emu32", 0, 1, &dev) < 0) {
+    if (sw_gpu_open("emu32", 0, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         skip();
     }

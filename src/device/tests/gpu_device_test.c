@@ -13,7 +13,7 @@
 static struct gpu_device *open_emulation(void)
 {
     struct sw_device *dev = NULL;
-    if (sw_gpu_open("emu32", 1, 1, &dev) < 0) {
+    if (sw_gpu_open("emu32", 1, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         skip();
     }

@@ -78,7 +78,7 @@ static void test_product_of_tiles_is_the_product(void **state)
     for (size_t i = 0; i < SW_LEN(backends); i++) {
         struct sw_device *dev;
         struct sw_stream_queue *on;
-        if (sw_gpu_open(backends[i], 0, 1, &dev) < 0) {
+        if (sw_gpu_open(backends[i], 0, &dev) < 0) {
             print_message("left out: %s\n", sw_error_message());
             continue;
         }

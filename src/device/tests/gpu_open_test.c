@@ -227,9 +227,11 @@ static void a_gpu_is_named_with_what_makes_its_products(void **state)
     WANT(report("emu32"), "✓ emu32:0   ", "✗ products  by our own kernel", "SPILLWAY_GPU_BLAS");
     unsetenv("SPILLWAY_GPU_BLAS");
     struct sw_device *dev = NULL;
-    assert_int_equal(sw_gpu_open("emu32", 0, 2, &dev), SW_OK);
+    assert_int_equal(sw_gpu_open("emu32", 0, &dev), SW_OK);
     assert_true(dev->free_bytes == (size_t)16 << 30);
-    assert_true(dev->memory_bytes == dev->free_bytes / 64 * 63 / 2); /* of two ranks */
+    assert_true(dev->memory_bytes == dev->free_bytes / 64 * 63);
+    sw_device_share(dev, 2);
+    assert_true(dev->memory_bytes == dev->free_bytes / 64 * 63 / 2);
     sw_device_close(dev);
 }
 

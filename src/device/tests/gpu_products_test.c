@@ -17,7 +17,7 @@ static struct sw_device *open_with(const char *blas, const char *emu)
 {
     struct sw_device *dev = NULL;
     assert_int_equal(setenv("SPILLWAY_GPU_BLAS", blas, 1), 0);
-    if (sw_gpu_open(emu, 0, 1, &dev) < 0) {
+    if (sw_gpu_open(emu, 0, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         exit(77);
     }
@@ -200,11 +200,11 @@ static void a_library_that_is_named_makes_the_products_or_nobody_does(void **sta
     assert_non_null(strstr(sw_device_kernel_set(dev), "products:rocblas:stand-in "));
     sw_device_close(dev);
     assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "blis", 1), 0);
-    assert_int_equal(sw_gpu_open("emu64", 0, 1, &dev), SW_E_ARG);
+    assert_int_equal(sw_gpu_open("emu64", 0, &dev), SW_E_ARG);
     assert_non_null(strstr(sw_error_message(),
                            "SPILLWAY_GPU_BLAS=blis: device emu has own, hipblaslt, rocblas"));
     assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "rocblas", 1), 0);
-    assert_int_equal(sw_gpu_open("emu32", 0, 1, &dev), SW_E_ARG);
+    assert_int_equal(sw_gpu_open("emu32", 0, &dev), SW_E_ARG);
     unsetenv("SPILLWAY_GPU_BLAS");
 }
 

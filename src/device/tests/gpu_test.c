@@ -31,7 +31,7 @@ static struct sw_device *open_with(const char *blas, const char *real, const cha
 {
     struct sw_device *dev = NULL;
     setenv("SPILLWAY_GPU_BLAS", blas, 1);
-    if ((real ? sw_device_open(real, 1, &dev) : sw_gpu_open(emu, 0, 1, &dev)) < 0) {
+    if ((real ? sw_device_open(real, 1, &dev) : sw_gpu_open(emu, 0, &dev)) < 0) {
         fail_msg("%s", sw_error_message());
     }
     unsetenv("SPILLWAY_GPU_BLAS");
@@ -47,8 +47,8 @@ static int open_devices(void **state)
     all.n = getenv("SPILLWAY_EMU_ALL") ? 4 : 1;
     for (int i = 0; i < all.n; i++) {
         const char *emu = i % 2 ? "emu64" : "emu32";
-        if ((real ? sw_device_open(real, 1, &all.emu[i])
-                  : sw_gpu_open(emu, i / 2, 1, &all.emu[i])) < 0) {
+        if ((real ? sw_device_open(real, 1, &all.emu[i]) : sw_gpu_open(emu, i / 2, &all.emu[i])) <
+            0) {
             print_message("%s\n", sw_error_message());
             exit(real ? 1 : 77);
         }

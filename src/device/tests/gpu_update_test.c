@@ -28,7 +28,7 @@ static struct sw_gpu_module counting;
 static struct sw_device *open_counting(const char *name)
 {
     struct sw_device *dev = NULL;
-    if (sw_gpu_open(name, 0, 1, &dev) < 0) {
+    if (sw_gpu_open(name, 0, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         exit(77);
     }

@@ -94,7 +94,7 @@ static void blocks_on_a_gpu_have_the_bits_of_the_whole(void **state)
 {
     struct sw_device *dev;
     (void)state;
-    if (sw_gpu_open("emu32", 0, 1, &dev) < 0) {
+    if (sw_gpu_open("emu32", 0, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         return;
     }

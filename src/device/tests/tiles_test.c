@@ -50,7 +50,7 @@ static int open_devices(void **state)
         }
     }
     for (int i = 0; i < (getenv("SPILLWAY_EMU_ALL") ? 2 : 1); i++) {
-        if (sw_gpu_open(i ? "emu64" : "emu32", 0, 1, &all[n_devices]) >= 0) {
+        if (sw_gpu_open(i ? "emu64" : "emu32", 0, &all[n_devices]) >= 0) {
             n_devices++;
         } else {
             print_message("skipped: %s\n", sw_error_message());

@@ -53,6 +53,7 @@ struct run {
     const char *device;         /* NULL = "emu" */
     const char *of_last_device; /* device of the last rank; NULL = as the others have */
     sw_status st[MOST_RANKS];
+    size_t memory[MOST_RANKS]; /* of its device, for the rank */
     char said[MOST_RANKS][MOST_SAID];
     volatile int n_over; /* ranks that have failed */
     double losses[STEPS];
@@ -107,6 +108,7 @@ static sw_status run_rank(struct run *run, sw_comm *comm)
     sw_engine *engine = NULL;
     const sw_status st = run->st[rank] = train(run, comm, &engine);
     snprintf(run->said[rank], sizeof run->said[rank], "%s", st < 0 ? sw_error_message() : "");
+    run->memory[rank] = st < 0 ? 0 : engine->device->memory_bytes;
     __atomic_fetch_add(&run->n_over, 1, __ATOMIC_SEQ_CST);
     if (st < 0) {
         sw_comm_abort(comm, st);
@@ -339,6 +341,17 @@ static void what_a_library_would_hang_in_is_refused(void **state)
     }
 }
 
+/* Wants each of two ranks to have that part of the emulation's memory. */
+static void check_memory(const struct run *run, size_t part)
+{
+    for (int r = 0; r < 2; r++) {
+        if (run->said[r][0] || run->memory[r] != ((size_t)16 << 30) / 64 * 63 / part) {
+            fail_msg("rank %d has %zu bytes, wanted one part of %zu: %s", r, run->memory[r], part,
+                     run->said[r]);
+        }
+    }
+}
+
 /* By exchanges through host memory, or by the number of a GPU. */
 static void ranks_share_a_gpu_where_it_is_asked_for(void **state)
 {
@@ -360,10 +373,19 @@ static void ranks_share_a_gpu_where_it_is_asked_for(void **state)
         sw_device_close(device);
         run.n_ranks = 2;
         assert_int_equal(sw_threads_run(2, 60, run_thread, &run), SW_OK);
-        assert_string_equal(run.said[0], "");
-        assert_string_equal(run.said[1], "");
+        check_memory(&run, 2);
     }
     assert_int_equal(unsetenv("SPILLWAY_STANDIN_BUS"), 0);
+}
+
+/* Each rank may see its GPU alone: the number of ranks and of GPUs that one sees says nothing. */
+static void ranks_with_a_gpu_of_their_own_have_all_its_memory(void **state)
+{
+    (void)state;
+    struct run run = {.n_ranks = 2, .comm = "host"};
+    matrix_skip_without_emulation();
+    assert_int_equal(sw_threads_run(2, 60, run_thread, &run), SW_OK);
+    check_memory(&run, 1);
 }
 
 static int set_up(void **state)
@@ -379,6 +401,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(processes_have_the_bits_of_threads),
     cmocka_unit_test(what_a_library_would_hang_in_is_refused),
     cmocka_unit_test(ranks_share_a_gpu_where_it_is_asked_for),
+    cmocka_unit_test(ranks_with_a_gpu_of_their_own_have_all_its_memory),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests), .setup = set_up};
