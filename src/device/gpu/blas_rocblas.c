@@ -115,7 +115,7 @@ sw_status sw_gpu_blas_open_rocblas(const char *path, struct gpu_blas **out)
     struct rocblas *r = sw_alloc_zero("device", 1, sizeof *r);
     SW_TRY_ALLOC(r, "a library of products");
     sw_status st = SW_OK;
-    char version[32] = "";
+    char version[256] = ""; /* the library refuses less than it needs */
     r->super.ops = &rocblas_ops;
     r->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!r->library) {
@@ -131,7 +131,7 @@ sw_status sw_gpu_blas_open_rocblas(const char *path, struct gpu_blas **out)
         st = SW_FAIL(SW_E_DEVICE, "%s does not begin: status %d", path, code);
         goto close;
     }
-    snprintf(r->super.name, sizeof r->super.name, "rocblas:%s", version);
+    snprintf(r->super.name, sizeof r->super.name, "rocblas:%.39s", version);
     *out = &r->super;
     return SW_OK;
 close:

@@ -197,7 +197,7 @@ static void a_library_that_is_named_makes_the_products_or_nobody_does(void **sta
 {
     struct sw_device *dev = open_with("rocblas", "emu64");
     (void)state;
-    assert_non_null(strstr(sw_device_kernel_set(dev), "products:rocblas:stand-in "));
+    assert_non_null(strstr(sw_device_kernel_set(dev), "products:rocblas:stand-in."));
     sw_device_close(dev);
     assert_int_equal(setenv("SPILLWAY_GPU_BLAS", "blis", 1), 0);
     assert_int_equal(sw_gpu_open("emu64", 0, &dev), SW_E_ARG);

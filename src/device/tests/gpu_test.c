@@ -179,7 +179,7 @@ static bool check_case(const struct op_case *c, bool is_repeated)
 static void products_are_made_by_the_stand_ins_and_by_our_kernel(void **state)
 {
     static const char *const names[] = {"products:cublaslt:1 ", "products:hipblaslt:1 "};
-    static const char *const others[] = {"products:own ", "products:rocblas:stand-in "};
+    static const char *const others[] = {"products:own ", "products:rocblas:stand-in."};
     (void)state;
     for (int i = 0; i < all.n && !getenv("SPILLWAY_TEST_DEVICE"); i++) {
         assert_non_null(strstr(sw_device_kernel_set(all.emu[i]), names[i % 2]));
