@@ -17,6 +17,7 @@ struct gpu_products {
     struct gpu_prepared **all;
     int n, cap;
     bool uses; /* products asked for now belong to a kernel */
+    bool has_warned;
 };
 
 /* ---- libraries ---- */
@@ -112,10 +113,17 @@ static void warn_of_folders(const struct gpu_blas *blas)
            folders, blas ? blas->path : "our own slow kernel");
 }
 
-/* hipBLASLt has kernels for MI200 and later ones. */
+/* hipBLASLt has kernels for MI200 and later ones. It opens on others, too, and then has no
+ * product. */
 static bool knows(const struct library *l, const struct gpu_device *dev)
 {
     return strcmp(l->name, "hipblaslt") != 0 || strcmp(dev->facts.arch, "gfx908") != 0;
+}
+
+/* May this library make the products of the device? wish: see wanted_library */
+static bool may_make(const struct library *l, const struct gpu_device *dev, const char *wish)
+{
+    return is_for(l, dev) && (wish ? strcmp(wish, l->name) == 0 : knows(l, dev));
 }
 
 static sw_status assume_library(const struct gpu_device *dev, struct gpu_blas **out)
@@ -123,7 +131,7 @@ static sw_status assume_library(const struct gpu_device *dev, struct gpu_blas **
     const char *wish = wanted_library();
     for (size_t i = 0; i < SW_LEN(libraries) && !*out; i++) {
         const struct library *l = &libraries[i];
-        if (is_for(l, dev) && (wish ? strcmp(wish, l->name) == 0 : knows(l, dev))) {
+        if (may_make(l, dev, wish)) {
             *out = sw_gpu_blas_assume(l->name);
             SW_TRY_ALLOC(*out, "a library of products");
         }
@@ -138,7 +146,7 @@ static struct gpu_blas *open_library(const struct gpu_device *dev)
     struct gpu_blas *blas = NULL;
     for (size_t i = 0; i < SW_LEN(libraries); i++) {
         const struct library *l = &libraries[i];
-        if (!is_for(l, dev) || (wish && strcmp(wish, l->name) != 0)) {
+        if (!may_make(l, dev, wish)) {
             continue;
         }
         for (int k = 0; k < (int)SW_LEN(l->names) && l->names[k]; k++) {
@@ -307,13 +315,28 @@ static bool is_for_use(const struct gpu_products *products, const struct gpu_pre
     return products->uses && (p->blas || !p->shape.gelu);
 }
 
+/* Marks a product that a kernel uses. */
+static void use(struct gpu_products *products, struct gpu_prepared *p)
+{
+    p->is_used |= is_for_use(products, p);
+    if (p->is_used && !p->blas && products->blas && !products->has_warned) {
+        const struct gpu_product *s = &p->shape;
+        sw_log(SW_LOG_WARN,
+               "%s has no product of %lldx%lldx%lld of %s to %s; our own slow kernel computes it, "
+               "and others that the library lacks",
+               products->blas->name, (long long)s->m, (long long)s->k, (long long)s->n,
+               sw_dtype_name((enum sw_dtype)s->in), sw_dtype_name((enum sw_dtype)s->out));
+        products->has_warned = true;
+    }
+}
+
 sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_product *shape,
                              const struct gpu_prepared **out)
 {
     struct gpu_products *products = dev->products;
     for (int i = 0; i < products->n; i++) {
         if (memcmp(&products->all[i]->shape, shape, sizeof *shape) == 0) {
-            products->all[i]->is_used |= is_for_use(products, products->all[i]);
+            use(products, products->all[i]);
             *out = products->all[i];
             return SW_OK;
         }
@@ -327,7 +350,7 @@ sw_status sw_gpu_product_get(const struct gpu_device *dev, const struct gpu_prod
     }
     struct gpu_prepared *product = NULL;
     SW_TRY(prepare(products, shape, &product));
-    product->is_used = is_for_use(products, product);
+    use(products, product);
     products->all[products->n++] = product;
     *out = product;
     return SW_OK;

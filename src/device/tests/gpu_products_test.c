@@ -208,6 +208,42 @@ static void a_library_that_is_named_makes_the_products_or_nobody_does(void **sta
     unsetenv("SPILLWAY_GPU_BLAS");
 }
 
+static void keep_line(void *ctx, enum sw_log_level level, const char *text)
+{
+    (void)level;
+    snprintf(ctx, 512, "%s", text);
+}
+
+/* On an MI100, rocBLAS is used: hipBLASLt opens, and has no product. One that is asked for is used
+ * as far as it can, with a warning. */
+static void an_mi100_gets_the_library_that_has_code_for_it(void **state)
+{
+    (void)state;
+    char warning[512] = "";
+    struct sw_kernel *kernel;
+    const struct sw_op op = {.kind = SW_OP_MATMUL, .n_in = 2, .n_out = 1};
+    const struct sw_view view = {.dtype = SW_BF16, .shape = SW_SHAPE(8, 8)};
+    const struct sw_op_desc desc = {.op = &op, .in = {view, view}, .out = {view}};
+    static const struct {
+        const char *wish, *products, *warning;
+    } rows[] = {{"", "products:rocblas:", ""},
+                {"hipblaslt", "products:hipblaslt:", " has no product of 8x8x8 of bf16 to bf16"}};
+    assert_int_equal(setenv("SPILLWAY_STANDIN_ARCH", "gfx908", 1), 0);
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct sw_device *dev = open_with(rows[i].wish, "emu64");
+        if (!strstr(sw_device_kernel_set(dev), rows[i].products)) {
+            fail_msg("wanted %s, got %s", rows[i].products, sw_device_kernel_set(dev));
+        }
+        sw_log_set_sink(keep_line, warning);
+        assert_int_equal(sw_device_prepare(dev, &desc, &kernel), SW_OK);
+        sw_log_set_sink(NULL, NULL);
+        assert_true(*rows[i].warning ? strstr(warning, rows[i].warning) != NULL : !*warning);
+        dev->ops->release(dev, kernel);
+        sw_device_close(dev);
+    }
+    unsetenv("SPILLWAY_STANDIN_ARCH");
+}
+
 static void a_library_is_found_in_the_folders_that_are_named(void **state)
 {
     char folder[] = "/tmp/spillway_libs_XXXXXX", folders[128], file[128], found[256];
@@ -228,12 +264,6 @@ static void a_library_is_found_in_the_folders_that_are_named(void **state)
     unsetenv("SPILLWAY_GPU_LIBS");
     assert_int_equal(unlink(file), 0);
     assert_int_equal(rmdir(folder), 0);
-}
-
-static void keep_line(void *ctx, enum sw_log_level level, const char *text)
-{
-    (void)level;
-    snprintf(ctx, 512, "%s", text);
 }
 
 /* Opens emu32 with these folders: path of its library ("" = our kernel), and the last warning. */
@@ -333,6 +363,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(what_was_chosen_for_kernels_is_told),
     cmocka_unit_test(gelu_by_tanh_is_asked_of_the_library),
     cmocka_unit_test(a_library_that_is_named_makes_the_products_or_nobody_does),
+    cmocka_unit_test(an_mi100_gets_the_library_that_has_code_for_it),
     cmocka_unit_test(a_library_is_found_in_the_folders_that_are_named),
     cmocka_unit_test(products_are_made_by_a_library_of_the_folders_that_are_named),
     cmocka_unit_test(a_library_is_found_beside_the_python_in_path),

@@ -35,6 +35,10 @@ static int facts(int device, struct sw_gpu_facts *out)
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "emulation%s", device == 1 ? ", threads reversed" : "");
     snprintf(out->arch, sizeof out->arch, "warps of %d", SW_WARP);
+    const char *arch = getenv("SPILLWAY_STANDIN_ARCH"); /* for libraries: "gfx908" */
+    if (arch) {
+        snprintf(out->arch, sizeof out->arch, "%s", arch);
+    }
     out->n_processors = 4;
     out->warp = SW_WARP;
     out->shared_max = 64 << 10;
