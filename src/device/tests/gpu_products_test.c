@@ -16,10 +16,14 @@
 static struct sw_device *open_with(const char *blas, const char *emu)
 {
     struct sw_device *dev = NULL;
+    char path[512];
+    if (!sw_gpu_module_path(emu, path, sizeof path)) {
+        print_message("skipped: there is no %s\n", path);
+        exit(77);
+    }
     assert_int_equal(setenv("SPILLWAY_GPU_BLAS", blas, 1), 0);
     if (sw_gpu_open(emu, 0, &dev) < 0) {
-        print_message("skipped: %s\n", sw_error_message());
-        exit(77);
+        fail_msg("%s", sw_error_message());
     }
     unsetenv("SPILLWAY_GPU_BLAS");
     return dev;
