@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # symbols.sh <libspillway.so> <libspillway.a>: the shared library exports only sw_ names; the archive
-# defines no other global name; and outside of base no object keeps writable data: state belongs to
-# handles, so that several ranks can live in one process.
+# defines no other global name; and objects keep no writable data, except what belongs to a process:
+# state belongs to handles, so that several ranks can live in one process.
 set -eu
 shared=$1
 static=$2
@@ -22,10 +22,11 @@ if [ -n "$foreign" ]; then
     bad=1
 fi
 
-# alloc counts, log has a level and a sink, fault has its points: see base.h.
+# alloc counts, log has a level and a sink, fault has its points: see base.h. The environment belongs
+# to the process, and so does the lock under which device/gpu/environment.c sets its variables.
 writable=$(objdump -t "$static" | awk '
     /file format/ { object = $1; sub(/:$/, "", object) }
-    object ~ /^(alloc|log|fault)\.c/ { next }
+    object ~ /^(alloc|log|fault|environment)\.c/ { next }
     $0 ~ / O \.(data|bss)(\.[^r]|\t| )/ { print object " " $NF }')
 if [ -n "$writable" ]; then
     printf '%s\n' "$writable" | sed "s|^|writable data: |"
