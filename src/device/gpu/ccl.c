@@ -42,7 +42,7 @@ static const struct file {
     {"cuda", 0, "nccl", "libnccl.so.2", (size_t)256 << 20,
      "it comes with NCCL, or with the Python package nvidia-nccl-cu12"},
     {"hip", 0, "rccl", "librccl.so.1", (size_t)256 << 20,
-     "it comes with ROCm, or with the Python package torch"},
+     "it comes with ROCm, in its package rccl"},
     /* stand-ins, which check their arguments */
     {"emu", 32, "nccl", "spillway_emu_nccl.so", (size_t)1 << 20,
      "a build with -DSPILLWAY_GPU_EMULATION=ON makes it"},

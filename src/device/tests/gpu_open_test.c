@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "device/gpu/gpu.h"
 #include "device/gpu/open.h"
 #include "support/test.h"
 
@@ -208,6 +209,23 @@ static void a_missing_driver_is_described_by_the_module(void **state)
     assert_int_equal(n, 2);
 }
 
+/* The Python package torch has an RCCL, but for the HIP runtime that it brings along. */
+static void a_missing_library_says_where_one_for_us_comes_from(void **state)
+{
+    (void)state;
+    static const struct sw_gpu_module module = {.backend = "hip"};
+    struct gpu_device dev = {.module = &module};
+    struct sw_ccl_facts facts;
+    if (sw_gpu_ccl.facts(&dev.super, &facts) >= 0) {
+        print_message("skipped: there is %s\n", facts.path);
+        sw_gpu_ccl_forget(&dev);
+        skip();
+    }
+    WANT(sw_error_message(), "there is no librccl.so.1; it comes with ROCm", "SPILLWAY_GPU_LIBS");
+    assert_null(strstr(sw_error_message(), "torch"));
+    sw_gpu_ccl_forget(&dev);
+}
+
 /* ---- an available GPU ---- */
 
 static void a_gpu_is_named_with_what_makes_its_products(void **state)
@@ -264,6 +282,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(streams_get_hardware_queues_of_their_own, NULL, put_back),
     cmocka_unit_test(a_colon_announces_more),
     cmocka_unit_test(a_missing_driver_is_described_by_the_module),
+    cmocka_unit_test(a_missing_library_says_where_one_for_us_comes_from),
     cmocka_unit_test(a_gpu_is_named_with_what_makes_its_products),
 };
 
