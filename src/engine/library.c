@@ -163,7 +163,10 @@ sw_status sw_engine_choose_library(struct sw_engine *e)
     }
     const struct standing mine = look(e);
     if (e->options.plan.only) { /* the other ranks are not asked */
-        e->agreed.uses_library = mine.has_library != 0;
+        const bool is_there = e->device->caps & SW_DEVICE_SIMULATED
+                                  ? e->device->ccl_bytes > 0 && is_wanted(e)
+                                  : mine.has_library != 0;
+        e->agreed.uses_library = is_there;
         return SW_OK;
     }
     struct standing *all = sw_alloc_zero("engine", (size_t)e->world.size, sizeof *all);

@@ -111,6 +111,7 @@ static sw_status open_sim(const struct sw_cluster *c, const struct sw_device_pla
     dev->super.kernel_set = dev->kernel_set;
     dev->super.what = dev->what;
     describe(c, dev);
+    dev->super.ccl_bytes = sw_gpu_ccl_bytes(dev);
     dev->super.memory_bytes = sw_gpu_usable((size_t)c->device.memory.value);
     find_memory(c, place, &dev->super);
     const sw_status st = sw_gpu_products_assume(dev, &dev->products);

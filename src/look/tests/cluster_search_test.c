@@ -14,7 +14,8 @@ static struct sw_engine_options options_of(const char *const *sets, int n_sets)
 {
     return (struct sw_engine_options){
         .config.text = "{\"train_batch_size\": 32, \"optimizer\": {\"type\": \"AdamW\", "
-                       "\"params\": {\"lr\": 0.001}}}",
+                       "\"params\": {\"lr\": 0.001}}, "
+                       "\"spillway\": {\"comm\": \"host\"}}", /* no communicators */
         .config.sets = sets,
         .config.n_sets = n_sets,
         .model.path = "gpt2-tiny",

@@ -14,7 +14,8 @@ static struct sw_engine_options options_of(const char *const *set, const char *m
 {
     return (struct sw_engine_options){
         .config.text = "{\"train_micro_batch_size_per_gpu\": 1, \"optimizer\": {\"type\": "
-                       "\"AdamW\", \"params\": {\"lr\": 0.001}}}",
+                       "\"AdamW\", \"params\": {\"lr\": 0.001}}, "
+                       "\"spillway\": {\"comm\": \"host\"}}", /* no communicators */
         .config.sets = set,
         .config.n_sets = 1,
         .model.path = model,

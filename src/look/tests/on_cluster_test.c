@@ -114,7 +114,7 @@ static void a_plan_is_that_of_the_emulated_gpu(void **state)
             struct wish wish = {.config = configs[c],
                                 .device = pairs[p].emulated,
                                 .sets = {"spillway.device_memory=100M", "spillway.host_memory=300M",
-                                         "spillway.nvme_space=1G"}};
+                                         "spillway.nvme_space=1G", "spillway.comm=host"}};
             const int ranks = c > 0 ? 2 : 1;
             char *emulated = plan_of(&wish, ranks, "emu");
             wish.device = pairs[p].simulated;
@@ -181,6 +181,43 @@ static void ranks_of_a_node_share_its_host(void **state)
         assert_true(at(doc, "tiers.disk.there_are") == 2e13 / sharing);
         assert_true(at(doc, "tiers.device.bytes") > 0);
         sw_json_close(doc);
+    }
+}
+
+static double budget_of(const char *cluster, int ranks, const char *set)
+{
+    static const char key[] = "\"device_budget\":";
+    const struct wish wish = {.device = cluster, .sets = {"train_batch_size=8", set}};
+    char *text = plan_of(&wish, ranks, "");
+    const char *found = strstr(text, key);
+    assert_non_null(found);
+    const double bytes = strtod(found + strlen(key), NULL);
+    sw_free(text);
+    return bytes;
+}
+
+/* As on the machine: 256 MiB for each that its ranks would open. */
+static void communicators_take_memory(void **state)
+{
+    (void)state;
+    const double alone = 32 * 0x1p30 * 63 / 64;
+    static const struct {
+        const char *cluster;
+        int ranks;
+        const char *set;
+        int n;
+    } rows[] = {{"sim:mi100-node", 1, NULL, 0},
+                {"sim:mi100-node", 4, NULL, 3},
+                {"sim:mi100-node", 4, "spillway.mesh.pipe=2", 11},
+                {"sim:mi100-node", 4, "spillway.comm=library", 3},
+                {"sim:mi100-node", 4, "spillway.comm=host", 0},
+                {"sim:dgx2-v100", 2, NULL, 3}};
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        const double budget = budget_of(rows[i].cluster, rows[i].ranks, rows[i].set);
+        if (budget != alone - rows[i].n * 0x1p28) {
+            fail_msg("row %zu: %.0f bytes, wanted %.0f less %d communicators", i, budget, alone,
+                     rows[i].n);
+        }
     }
 }
 
@@ -476,6 +513,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(a_plan_is_that_of_the_emulated_gpu),
     cmocka_unit_test(nothing_runs_on_it),
     cmocka_unit_test(ranks_of_a_node_share_its_host),
+    cmocka_unit_test(communicators_take_memory),
     cmocka_unit_test(sizes_follow_from_each_other),
     cmocka_unit_test(a_model_fits_or_the_missing_bytes_are_said),
     cmocka_unit_test(disks_need_a_cluster_that_has_some),
