@@ -347,6 +347,23 @@ struct gpu_grid sw_gpu_grid_for(int64_t n, int n_threads)
     return (struct gpu_grid){.x = sw_max_i64(1, sw_min_i64(blocks, MAX_GRID))};
 }
 
+/* CUDA takes 2^31 - 1 blocks along x. HIP takes fewer than 2^32 threads. */
+static sw_status check_grid(const struct gpu_device *dev, const struct sw_gpu_kernel *kernel,
+                            const struct gpu_grid *grid)
+{
+    enum { MOST_Y = 65535 };
+    const bool is_amd = strcmp(dev->module->backend, "hip") == 0 || dev->facts.warp > 32;
+    const int64_t most = is_amd ? UINT32_MAX / kernel->n_threads : INT32_MAX;
+    if (grid->x <= most && grid->y <= MOST_Y && grid->z <= MOST_Y) {
+        return SW_OK;
+    }
+    return SW_FAIL(SW_E_UNSUP,
+                   "%s: a launch of %lld x %lld x %lld blocks of %d threads, wanted at most %lld x "
+                   "%d x %d; a smaller train_micro_batch_size_per_gpu or --seq-len takes fewer",
+                   kernel->name, (long long)grid->x, (long long)grid->y, (long long)grid->z,
+                   kernel->n_threads, (long long)most, MOST_Y, MOST_Y);
+}
+
 sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id id,
                             enum sw_gpu_type type, struct gpu_grid grid, size_t shared, void *args,
                             size_t bytes)
@@ -354,6 +371,7 @@ sw_status sw_gpu_run_kernel(const struct gpu_call *call, enum sw_gpu_kernel_id i
     struct gpu_device *dev = call->dev;
     const struct sw_gpu_kernel *kernel = dev->kernels[id];
     SW_ASSERT(kernel->args_bytes == bytes && kernel->entry[type]);
+    SW_TRY(check_grid(dev, kernel, &grid));
     const double *skip = call->is_predicated ? call->scalars + SW_SCALAR_SKIP : NULL;
     memcpy(args, &skip, sizeof skip);
     const struct sw_gpu_launch launch = {

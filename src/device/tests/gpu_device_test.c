@@ -10,14 +10,19 @@
 #include "device/gpu/open.h"
 #include "support/test.h"
 
-static struct gpu_device *open_emulation(void)
+static struct gpu_device *open_emulation_of(const char *backend)
 {
     struct sw_device *dev = NULL;
-    if (sw_gpu_open("emu32", 1, &dev) < 0) {
+    if (sw_gpu_open(backend, 1, &dev) < 0) {
         print_message("skipped: %s\n", sw_error_message());
         skip();
     }
     return SW_CONTAINER(dev, struct gpu_device, super);
+}
+
+static struct gpu_device *open_emulation(void)
+{
+    return open_emulation_of("emu32");
 }
 
 static int memory_of_a_device_that_failed(int device, size_t *free_bytes, size_t *total_bytes)
@@ -83,6 +88,54 @@ static void products_are_asked_for_on_the_device(void **state)
     dev->module = whole;
     assert_int_equal(sw_gpu_product_get(dev, &shape, &product), SW_OK);
     sw_device_close(&dev->super);
+}
+
+/* ---- grids ---- */
+
+static int n_launches;
+
+static int count_launch(int device, void *stream, const struct sw_gpu_kernel *kernel,
+                        enum sw_gpu_type type, const struct sw_gpu_launch *launch)
+{
+    (void)device, (void)stream, (void)kernel, (void)type, (void)launch;
+    n_launches++;
+    return 0;
+}
+
+/* HIP counts threads in 32 bits, CUDA blocks in 31. Nothing may be cut off. */
+static void a_grid_that_the_runtime_does_not_take_is_refused(void **state)
+{
+    static const struct {
+        const char *backend;
+        int64_t x, y;
+        sw_status wanted;
+    } rows[] = {
+        {"emu32", INT32_MAX, 0, SW_OK},      {"emu32", (int64_t)1 << 31, 0, SW_E_UNSUP},
+        {"emu32", 1, 65536, SW_E_UNSUP},     {"emu32", (int64_t)1 << 32, 0, SW_E_UNSUP},
+        {"emu64", (1 << 24) - 1, 0, SW_OK},  {"emu64", 1 << 24, 0, SW_E_UNSUP},
+        {"emu64", INT32_MAX, 0, SW_E_UNSUP},
+    };
+    (void)state;
+    for (size_t i = 0; i < SW_LEN(rows); i++) {
+        struct gpu_device *dev = open_emulation_of(rows[i].backend);
+        const struct sw_gpu_module *whole = dev->module;
+        struct sw_gpu_module module = *whole;
+        struct gpu_add_words_args args = {.n = 1};
+        const struct gpu_call call = {.dev = dev};
+        assert_int_equal(dev->kernels[GPU_add_words]->n_threads, 256);
+        module.launch = count_launch;
+        dev->module = &module;
+        n_launches = 0;
+        const sw_status st = sw_gpu_run_kernel(&call, GPU_add_words, SW_GPU_PLAIN,
+                                               (struct gpu_grid){.x = rows[i].x, .y = rows[i].y}, 0,
+                                               &args, sizeof args);
+        if (st != rows[i].wanted || n_launches != (st >= 0)) {
+            fail_msg("row %zu: %d, %d launches", i, st, n_launches);
+        }
+        dev->module = whole;
+        sw_device_close(&dev->super);
+    }
+    assert_non_null(strstr(sw_error_message(), "blocks of 256 threads, wanted at most 16777215 x"));
 }
 
 /* ---- NUMA ---- */
@@ -183,6 +236,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(it_asks_for_memory_to_be_reached_through),
     cmocka_unit_test(who_waits_for_a_device_that_failed_is_told),
     cmocka_unit_test(products_are_asked_for_on_the_device),
+    cmocka_unit_test(a_grid_that_the_runtime_does_not_take_is_refused),
     cmocka_unit_test_setup_teardown(the_topology_tells_the_node_of_a_gpu, NULL, forget_topology),
     cmocka_unit_test_setup_teardown(staging_memory_lies_on_the_node_of_its_gpu, NULL,
                                     forget_topology),
