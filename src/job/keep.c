@@ -2,6 +2,7 @@
 // The files that a run leaves in its folder: checkpoints, the files that accompany the weights, and
 // the model.
 #include <limits.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "hf/hf.h"
@@ -78,6 +79,16 @@ static sw_status beside_path(const struct job *job, char *path, size_t cap)
     return n > 0 && (size_t)n < cap ? SW_OK : SW_FAIL(SW_E_ARG, "--output: the path is too long");
 }
 
+static bool has_token_types(const struct job *job)
+{
+    const struct sw_parameters *params = &job->facts.weights->params;
+    bool has = false;
+    for (int32_t i = 0; i < params->n; ++i) {
+        has = has || strstr(params->items[i].work->name, "token_type_embeddings");
+    }
+    return has;
+}
+
 sw_status sw_job_save_beside(const struct job *job)
 {
     char path[4096];
@@ -101,6 +112,7 @@ sw_status sw_job_save_beside(const struct job *job)
     if (model && from && !sw_hf_is_same_folder(model, from)) {
         sw_tokenizer_remove(path); /* removes the model's, so that only one is there */
     }
+    SW_TRY(has_token_types(job) ? sw_tokenizer_keep_types(job->tokenizer) : SW_OK);
     SW_TRY(sw_tokenizer_save(job->tokenizer, path));
     return sw_job_chat_save(&job->chat, path); /* takes precedence over the tokenizer's template */
 }

@@ -232,6 +232,7 @@ static sw_status open_path(const char *path, const struct sw_tokenizer_options *
                   : open_file(path, &paths, options, &self);
     st = st < 0 ? st : sw_tokenizer_read_types(self, paths.folder.ptr);
     st = st < 0 ? st : sw_tokenizer_read_languages(self, paths.folder.ptr);
+    st = st < 0 ? st : sw_tokenizer_keep_class(self);
     sw_str_fini(&paths.folder);
     sw_str_fini(&paths.first);
     sw_str_fini(&paths.second);

@@ -78,11 +78,14 @@ struct sw_piece_class {
         {"[CLS]", "[SEP]", unk, "[SEP]", pad, "[CLS]", "[MASK]"}, .mask_lstrip = (lstrip)          \
     }
 
+/* PreTrainedTokenizerFast has the ids of the model and adds no tokens, as without a class. */
+static const char unnamed[] = "PreTrained";
+
 static const struct sw_piece_class classes[] = {
     {.name = "Llama", .is_plain = true},
     {.name = "CodeLlama", .is_plain = true},
     {.name = "Gemma", .is_plain = true},
-    {.name = "PreTrained", .is_plain = true}, /* PreTrainedTokenizerFast */
+    {.name = unnamed, .is_plain = true},
     {.name = "DebertaV2",
      .models = {"deberta-v2"},
      .normalizing = NORMAL_DEBERTA,
@@ -159,7 +162,8 @@ static void list_names(struct sw_str *out)
     }
 }
 
-sw_status sw_piece_class_find(const struct sw_class_files *files, const struct sw_piece_class **out)
+sw_status sw_piece_class_find(const struct sw_class_files *files, const struct sw_piece_class **out,
+                              const char **name)
 {
     const char *class, *model;
     const struct sw_piece_class *found = NULL;
@@ -176,6 +180,7 @@ sw_status sw_piece_class_find(const struct sw_class_files *files, const struct s
         }
     }
     *out = found && !found->is_plain ? found : NULL;
+    *name = found ? found->name : unnamed;
     if (!*class || found) {
         return SW_OK;
     }

@@ -697,7 +697,8 @@ static sw_status take_class(const char *path, const struct sw_class_files *files
 {
     struct sw_pipeline *pipeline;
     const struct sw_piece_class *class;
-    sw_status st = sw_piece_class_find(files, &class);
+    const char *name;
+    sw_status st = sw_piece_class_find(files, &class, &name);
     st = st >= 0 && class ? sw_piece_class_open(class, files, *model, &pipeline) : st;
     if (st < 0) {
         return sw_fail_prefix(st, "%s", path);
@@ -706,6 +707,7 @@ static sw_status take_class(const char *path, const struct sw_class_files *files
         sw_tokenizer_close(*model);
         *model = &pipeline->super;
     }
+    (*model)->equal_class = name;
     return SW_OK;
 }
 

@@ -71,6 +71,9 @@ struct sw_tokenizer {
     const char *kind; /* for people */
     /* The class that chose how words are split, if the kind alone does not say it; else NULL. */
     const char *class_name;
+    /* The class that makes the same tokenizer if tokenizer_config.json names it, without
+     * "Tokenizer". NULL: the files of this kind need no class. */
+    const char *equal_class;
     int64_t vocab_size;
     int32_t eos, bos, pad;
     struct sw_template single, pair;
@@ -138,6 +141,10 @@ void sw_tokenizer_template_text(const struct sw_tokenizer *tokenizer, struct sw_
 sw_status sw_tokenizer_put_rules(const struct sw_tokenizer *tokenizer, struct sw_str *out);
 /* Appends the templates of one text, two and a target, and which end of a long text is cut. */
 void sw_tokenizer_put_templates(const struct sw_tokenizer *tokenizer, struct sw_str *out);
+
+/* Names the input token_type_ids in the tokenizer_config.json that sw_tokenizer_save writes, for a
+ * model with token types. Without it the class named there may have none. */
+sw_status sw_tokenizer_keep_types(struct sw_tokenizer *tokenizer);
 
 /* Whether all token types are 0 because the model takes none. */
 bool sw_tokenizer_has_no_types(const struct sw_tokenizer *tokenizer);

@@ -16,7 +16,7 @@ static const char *const models[] = {
     "electra", "ernie",      "fnet",     "layoutlm",    "lxmert",     "megatron-bert", "mobilebert",
     "nezha",   "nomic_bert", "qdqbert",  "squeezebert", "visual_bert"};
 
-static bool class_has_types(const char *name)
+bool sw_tokenizer_class_has_types(const char *name)
 {
     for (size_t i = 0; i < SW_LEN(classes); ++i) {
         const size_t n = strlen(classes[i]);
@@ -74,11 +74,11 @@ static sw_status read_types(const struct settings *in, bool *out)
     SW_TRY(sw_json_get_str(in->model, model, "tokenizer_class", "", &class));
     SW_TRY(sw_json_get_str(in->words, words, "tokenizer_class", class, &class));
     SW_TRY(sw_json_get_str(in->model, model, "model_type", "", &type));
-    *out = *class ? class_has_types(class) : !*type || model_has_types(type);
+    *out = *class ? sw_tokenizer_class_has_types(class) : !*type || model_has_types(type);
     return SW_OK;
 }
 
-static bool any_type(const struct sw_template *template)
+bool sw_template_has_types(const struct sw_template *template)
 {
     bool any = false;
     for (int i = 0; i < template->n_items; ++i) {
@@ -104,7 +104,7 @@ sw_status sw_tokenizer_read_types(struct sw_tokenizer *tokenizer, const char *fo
     sw_status st;
     bool types = true;
     struct settings in = {0};
-    if (!any_type(&tokenizer->single) && !any_type(&tokenizer->pair)) {
+    if (!sw_template_has_types(&tokenizer->single) && !sw_template_has_types(&tokenizer->pair)) {
         return SW_OK;
     }
     SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "tokenizer_config.json", &in.words));

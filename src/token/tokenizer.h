@@ -40,6 +40,14 @@ sw_status sw_tokenizer_set_cut(struct sw_tokenizer *tokenizer, const char *key, 
 /* Sets all token types of the templates to 0 if the folder's files say that the model takes
  * none. */
 sw_status sw_tokenizer_read_types(struct sw_tokenizer *tokenizer, const char *folder);
+/* Whether an item's type is not 0. */
+bool sw_template_has_types(const struct sw_template *template);
+/* Whether a class, with "Tokenizer" or "TokenizerFast" at its end, names token types as inputs. */
+bool sw_tokenizer_class_has_types(const char *name);
+/* Names equal_class in the tokenizer_config.json that sw_tokenizer_save writes, unless the file
+ * names a class already. Beside the config.json of any model the saved files then make the same
+ * tokenizer. */
+sw_status sw_tokenizer_keep_class(struct sw_tokenizer *tokenizer);
 /* Sets the templates of a class whose texts have the code of their language. */
 sw_status sw_tokenizer_read_languages(struct sw_tokenizer *tokenizer, const char *folder);
 /* The text of a role's token, "eos_token": "x" or {"content": "x", ..}. NULL: null or absent. */

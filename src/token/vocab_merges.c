@@ -54,6 +54,8 @@ enum tokenizer_class { CLASS_GPT2, CLASS_ROBERTA, CLASS_QWEN2 };
 
 static const char *const class_names[] = {
     [CLASS_GPT2] = "gpt2", [CLASS_ROBERTA] = "roberta", [CLASS_QWEN2] = "qwen2"};
+static const char *const equal_classes[] = {
+    [CLASS_GPT2] = "GPT2", [CLASS_ROBERTA] = "Roberta", [CLASS_QWEN2] = "Qwen2"};
 
 /* Classes of transformers 5, and models that imply one of them. */
 static const struct sw_class_names known[] = {
@@ -117,6 +119,7 @@ static sw_status take_class(const struct sw_class_files *files, const char *voca
     sw_status st = sw_class_files_find(files, &table, &kind);
     SW_TRY(st < 0 ? sw_fail_prefix(st, "%s", vocab) : SW_OK);
     self->super.class_name = class_names[kind];
+    self->super.equal_class = equal_classes[kind];
     SW_TRY(set_words((enum tokenizer_class)kind, self));
     SW_TRY(sw_json_get_bool(files->settings, settings, "add_prefix_space", false,
                             &self->pretokenizer.prefix_space));

@@ -58,6 +58,8 @@ static const struct sw_class_table table = {
     "vocab.txt", known, SW_LEN(known),
     "cpmant esm funnel layoutlmv2 prophetnet roc_bert roformer splinter tapas"};
 
+static const char *const equal_classes[] = {[CLASS_BERT] = "Bert", [CLASS_MPNET] = "MPNet"};
+
 static const struct sw_class_roles usual_tokens[] = {
     [CLASS_BERT] = {{[SW_ROLE_UNK] = "[UNK]",
                      [SW_ROLE_SEP] = "[SEP]",
@@ -106,6 +108,7 @@ static sw_status build(struct sw_pipeline *self, const struct sw_class_files *fi
     size_t kind;
     struct sw_wordpiece *model = &self->wordpiece;
     SW_TRY(sw_class_files_find(files, &table, &kind));
+    self->super.equal_class = equal_classes[kind];
     SW_TRY(take_settings(files, &settings));
     sw_pipeline_set_kind(self, SW_MODEL_WORDPIECE);
     SW_TRY(sw_class_files_add_tokens(files, &usual_tokens[kind], false, self, ids));
