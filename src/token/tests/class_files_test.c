@@ -10,12 +10,6 @@
 #include "support/test.h"
 #include "token/token.h"
 
-static const char pair_vocab[] =
-    "{\"<s>\":0,\"<pad>\":1,\"</s>\":2,\"<unk>\":3,\"a\":4,\"b\":5,\"ab\":6,\"\\u0120\":7,"
-    "\"\\u0120a\":8,\".\":9,\"<mask>\":10,\"<|endoftext|>\":11,\"N\":12,\"n\":13,\"\\u010a\":14}";
-static const char pair_merges[] = "#version: 0.2\na b\n\xC4\xA0 a\n";
-static const char words[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n##b\n.\n<s>\n</s>\n<pad>\n"
-                            "<mask>\nnew\n<\n>\n";
 static const char *const all[] = {"vocab.json",
                                   "merges.txt",
                                   "vocab.txt",
@@ -24,15 +18,21 @@ static const char *const all[] = {"vocab.json",
                                   "added_tokens.json",
                                   "config.json"};
 
+/* Leaves the scratch folder with vocab.json and merges.txt, or with vocab.txt, and no file more. */
 static void put_vocabulary(bool is_pair)
 {
+    struct sw_json_doc *doc;
     for (size_t i = 0; i < SW_LEN(all); ++i) {
         remove(sw_test_write_text(0, all[i], ""));
     }
-    sw_test_write_text(0, is_pair ? "vocab.json" : "vocab.txt", is_pair ? pair_vocab : words);
-    if (is_pair) {
-        sw_test_write_text(1, "merges.txt", pair_merges);
+    assert_int_equal(
+        sw_json_read("tests/cases/class_files/vocabularies.json", SW_JSON_STRICT, &doc), SW_OK);
+    for (const struct sw_json *file = sw_json_root(doc)->first; file; file = file->next) {
+        if (is_pair == (strcmp(file->key, "vocab.txt") != 0)) {
+            sw_test_write(0, file->key, file->string, file->string_len);
+        }
     }
+    sw_json_close(doc);
 }
 
 static bool is_missing(void)
