@@ -109,7 +109,8 @@ sw_status sw_tokenizer_encode_word(struct sw_tokenizer *tokenizer, const char *w
 const struct sw_template *sw_tokenizer_target_template(const struct sw_tokenizer *tokenizer);
 
 /* Replaces ids by those of a prompt and a text that a model writes after it, joined as one text,
- * with the template's tokens before it and those that sw_tokenizer_push_end adds.
+ * with the template's tokens before it and those that sw_tokenizer_push_end adds. If these are eos
+ * alone, because the template puts none after a text, a text that ends with eos gets no other.
  *
  * n_prompt     the first ids, which are those of the prompt alone too
  * merged       the prompt alone has more: a token crosses its end, or depends on what follows

@@ -351,7 +351,10 @@ sw_status sw_tokenizer_encode_example(struct sw_tokenizer *tokenizer, const stru
         ++*n_prompt;
     }
     *merged = *n_prompt < alone.len;
-    st = sw_tokenizer_push_end(tokenizer, ids);
+    const bool ends = ids->len > *n_prompt && ids->ptr[ids->len - 1] == tokenizer->eos;
+    if (!ends || sw_tokenizer_has_end(tokenizer)) {
+        st = sw_tokenizer_push_end(tokenizer, ids);
+    }
 done:
     sw_ids_fini(&alone);
     return st;

@@ -506,6 +506,27 @@ static void a_completion_continues_the_text_of_its_prompt(void **state)
     sw_tokenizer_close(tokenizer);
 }
 
+/* As SFTTrainer of TRL does: a completion that ends with the end-of-text token gets no second one.
+ * One in the prompt does not count. */
+static void a_completion_with_an_end_gets_no_other(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *tokenizer;
+    const char *words = sw_test_write_text(
+        0, "ends.json",
+        "{\"version\":\"1.0\",\"added_tokens\":[{\"id\":0,\"content\":\"</s>\",\"special\":true}],"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"</s>\":0,\"a\":1,\"b\":2},\"merges\":[]}}");
+    const char *path = sw_test_write_text(1, "ends.jsonl",
+                                          "{\"prompt\":\"a\",\"completion\":\"b\"}\n"
+                                          "{\"prompt\":\"a\",\"completion\":\"b</s>\"}\n"
+                                          "{\"prompt\":\"b\",\"completion\":\"</s>\"}\n"
+                                          "{\"prompt\":\"a</s>\",\"completion\":\"\"}\n"
+                                          "{\"prompt\":\"a\",\"completion\":\"</s>b\"}\n");
+    assert_int_equal(sw_tokenizer_open(words, NULL, &tokenizer), SW_OK);
+    check_rows(tokenizer, path, false, 6, "1>2 2>0 | 1>2 2>0 | 2>0 | 1>-100 0>0 | 1>0 0>2 2>0 | ");
+    sw_tokenizer_close(tokenizer);
+}
+
 static void prompts_and_completions(void **state)
 {
     (void)state;
@@ -654,6 +675,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(text_by_characters),
     cmocka_unit_test(json_lines),
     cmocka_unit_test(a_completion_continues_the_text_of_its_prompt),
+    cmocka_unit_test(a_completion_with_an_end_gets_no_other),
     cmocka_unit_test(prompts_and_completions),
     cmocka_unit_test(globs_and_missing_files),
     cmocka_unit_test(characters_of_all_files),
