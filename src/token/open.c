@@ -28,6 +28,16 @@ static const struct {
 static const char *const companions[] = {"tokenizer_config.json", "special_tokens_map.json",
                                          "added_tokens.json", "chat_template.jinja"};
 
+bool sw_tokenizer_knows_file(const char *name)
+{
+    for (size_t i = 0; i < SW_LEN(layouts); i++) {
+        if (strcmp(name, layouts[i].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void remove_file(const char *folder, const char *name, struct sw_str *path)
 {
     sw_str_clear(path);

@@ -711,19 +711,25 @@ static sw_status take_class(const char *path, const struct sw_class_files *files
     return SW_OK;
 }
 
+/* The name under which a model is saved: its own, if it is found by that in a folder. */
+static const char *kept_name(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    return sw_tokenizer_knows_file(name) ? name : "tokenizer.model";
+}
+
 static sw_status open_beside(const char *path, const char *folder, struct sw_tokenizer **out)
 {
     sw_status st;
     char *bytes = NULL;
     size_t len;
-    const char *slash = strrchr(path, '/');
     struct sw_tokenizer *self = NULL;
     struct sw_class_files files = {0};
     SW_TRY(sw_file_read(path, &bytes, &len));
     SW_TRY_OR(done, sw_class_files_read(folder, &files));
     SW_TRY_OR(done, sw_sentencepiece_parse(path, bytes, len, &self));
     SW_TRY_OR(done, take_class(path, &files, &self));
-    SW_TRY_OR(done, sw_tokenizer_keep_file(self, slash ? slash + 1 : path, bytes, len));
+    SW_TRY_OR(done, sw_tokenizer_keep_file(self, kept_name(path), bytes, len));
     SW_TRY_OR(done, sw_tokenizer_keep_added(self, folder));
     SW_TRY_OR(done, sw_tokenizer_read_roles(self, folder));
     st = self->class_name ? SW_OK : set_ends(self, &files);

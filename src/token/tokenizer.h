@@ -28,6 +28,9 @@ void sw_tokenizer_fini(struct sw_tokenizer *tokenizer);
 sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,
                                  size_t len);
 
+/* Whether a folder's file of this name makes it a tokenizer's. */
+bool sw_tokenizer_knows_file(const char *name);
+
 /* Reads a JSON file beside a tokenizer. An absent file gives an empty object under its name. */
 sw_status sw_tokenizer_read_beside(const char *folder, const char *name, struct sw_json_doc **out);
 /* Keeps added_tokens.json for saving, if it is there. */

@@ -2,6 +2,7 @@
 // Folders with a SentencePiece model and no tokenizer.json, by their class. The ids in
 // tests/cases/piece_classes are those of transformers 5.24.
 #include <string.h>
+#include <sys/stat.h>
 
 #include "json/json.h"
 #include "support/files.h"
@@ -169,10 +170,42 @@ static void other_classes_are_refused(void **state)
     }
 }
 
+/* A folder that is written from a file of an unusual name can be opened. */
+static void a_model_of_any_name_is_found_again(void **state)
+{
+    (void)state;
+    struct sw_tokenizer *one, *two;
+    char *bytes;
+    size_t len;
+    const char *folder = test_at("saved");
+    static const char text[] = "the river rose";
+    struct sw_ids ids[2] = {0};
+    assert_int_equal(sw_file_read("tests/cases/piece_classes/t5.model", &bytes, &len), SW_OK);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    remove(sw_test_write_text(1, "tokenizer_config.json", "{}"));
+    assert_int_equal(sw_tokenizer_open(sw_test_write(0, "words.model", bytes, len), NULL, &one),
+                     SW_OK);
+    assert_int_equal(sw_tokenizer_save(one, folder), SW_OK);
+    if (sw_tokenizer_open(folder, NULL, &two) < 0) {
+        fail_msg("%s", sw_error_message());
+    }
+    assert_int_equal(sw_tokenizer_encode(one, text, strlen(text), true, &ids[0]), SW_OK);
+    assert_int_equal(sw_tokenizer_encode(two, text, strlen(text), true, &ids[1]), SW_OK);
+    assert_int_equal(ids[0].len, ids[1].len);
+    assert_memory_equal(ids[0].ptr, ids[1].ptr, (size_t)ids[0].len * sizeof *ids[0].ptr);
+    for (int i = 0; i < 2; i++) {
+        sw_ids_fini(&ids[i]);
+    }
+    sw_tokenizer_close(one);
+    sw_tokenizer_close(two);
+    sw_free(bytes);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(ids_are_those_of_the_class),
     cmocka_unit_test(the_model_implies_its_class),
     cmocka_unit_test(other_classes_are_refused),
+    cmocka_unit_test(a_model_of_any_name_is_found_again),
 };
 
 const struct test_program sw_tests = {TEST_TABLE(tests)};
