@@ -94,8 +94,8 @@ SW_API void sw_tokenizer_close(struct sw_tokenizer *tokenizer);
  */
 SW_API sw_status sw_tokenizer_encode(struct sw_tokenizer *tokenizer, const char *text, size_t len,
                                      bool add_special, struct sw_ids *ids);
-/* As sw_tokenizer_encode, for a text that a model writes. Marian's
- * tokenizer has a model for each language; those of mBART and mBART-50 have codes for them. */
+/* As sw_tokenizer_encode, for a text that a model writes. Marian's tokenizer has a model for each
+ * language; those of mBART and mBART-50 have codes for them. */
 SW_API sw_status sw_tokenizer_encode_target(struct sw_tokenizer *tokenizer, const char *text,
                                             size_t len, bool add_special, struct sw_ids *ids);
 /* Encodes a prompt. Only the template's tokens before the text are added.
