@@ -122,17 +122,9 @@ static const struct sw_json *member(const struct sw_class_files *files, const ch
     return value && value->type != SW_JSON_NULL ? value : NULL;
 }
 
-/* The text of a token, "x" or {"content": "x", ..}; NULL: it is neither. */
-static const struct sw_json *content_of(const struct sw_json *value)
-{
-    const struct sw_json *content =
-        value->type == SW_JSON_OBJECT ? sw_json_get(value, "content") : value;
-    return content && content->type == SW_JSON_STRING ? content : NULL;
-}
-
 static bool is_text(const struct sw_json *value, const struct sw_json *text)
 {
-    const struct sw_json *content = content_of(value);
+    const struct sw_json *content = sw_tokenizer_token_text(value);
     return content && content->string_len == text->key_len &&
            memcmp(content->string, text->key, text->key_len) == 0;
 }
@@ -215,7 +207,7 @@ static sw_status add_value(struct sw_pipeline *self, const struct sw_json_doc *d
                            int32_t *out)
 {
     bool normalized = false;
-    const struct sw_json *content = content_of(value);
+    const struct sw_json *content = sw_tokenizer_token_text(value);
     if (!content) {
         return SW_FAIL(SW_E_FORMAT,
                        "%s:%d: a special token is %s, wanted a string, or an object "

@@ -3,7 +3,7 @@
 // transformers 5, src_lang and tgt_lang of tokenizer_config.json name the codes, and the class puts
 // them into the template, whatever tokenizer.json has there. A translation ends (mBART) or begins
 // (mBART-50) with the code of the target.
-#include "token/tokenizer.h"
+#include "token/class_files.h"
 
 #include <string.h>
 
@@ -19,55 +19,44 @@ static const char usual_code[] = "en_XX";
 
 static bool is_class(const struct language_class *one, const char *class, const char *model)
 {
-    const size_t n = strlen(one->name);
-    if (!*class) {
-        return strcmp(model, one->model) == 0;
-    }
-    return strncmp(class, one->name, n) == 0 &&
-           (strcmp(class + n, "Tokenizer") == 0 || strcmp(class + n, "TokenizerFast") == 0);
+    return *class ? sw_class_is(class, one->name) : strcmp(model, one->model) == 0;
 }
-
-/* The files of a folder; empty if absent. */
-struct settings {
-    struct sw_json_doc *words, *model; /* tokenizer_config.json, config.json */
-};
 
 /* A model may have been trained with any vocabulary. It implies its class only if the vocabulary
  * has the usual code, or a file names another one. */
-static sw_status find_class(const struct sw_tokenizer *tokenizer, const struct settings *in,
+static sw_status find_class(const struct sw_tokenizer *tokenizer, const struct sw_class_files *in,
                             const struct language_class **out)
 {
-    const char *class, *type;
-    const struct sw_json *words = sw_json_root(in->words), *model = sw_json_root(in->model);
+    const char *class, *model;
+    const struct sw_json *root = sw_json_root(in->settings);
     *out = NULL;
-    SW_TRY(sw_json_get_str(in->model, model, "tokenizer_class", "", &class));
-    SW_TRY(sw_json_get_str(in->words, words, "tokenizer_class", class, &class));
-    SW_TRY(sw_json_get_str(in->model, model, "model_type", "", &type));
-    if (!*class && !sw_json_get(words, "src_lang") && !sw_json_get(words, "tgt_lang") &&
+    SW_TRY(sw_class_files_class(in, &class));
+    SW_TRY(sw_class_files_model(in, &model));
+    if (!*class && !sw_json_get(root, "src_lang") && !sw_json_get(root, "tgt_lang") &&
         sw_tokenizer_find(tokenizer, usual_code) < 0) {
         return SW_OK;
     }
     for (size_t i = 0; i < SW_LEN(classes) && !*out; ++i) {
-        *out = is_class(&classes[i], class, type) ? &classes[i] : NULL;
+        *out = is_class(&classes[i], class, model) ? &classes[i] : NULL;
     }
     return SW_OK;
 }
 
 /* The id of a language's code; -1: the key is absent and has no usual value. */
-static sw_status find_code(const struct sw_tokenizer *tokenizer, const struct settings *in,
+static sw_status find_code(const struct sw_tokenizer *tokenizer, const struct sw_class_files *in,
                            const char *key, const char *usual, int32_t *out)
 {
-    const struct sw_json *root = sw_json_root(in->words), *value = sw_json_get(root, key);
+    const struct sw_json *root = sw_json_root(in->settings), *value = sw_json_get(root, key);
     const char *code = usual;
     if (value && value->type != SW_JSON_NULL) {
-        SW_TRY(sw_json_get_str(in->words, root, key, usual, &code));
+        SW_TRY(sw_json_get_str(in->settings, root, key, usual, &code));
     }
     *out = *code ? sw_tokenizer_find(tokenizer, code) : -1;
     return *out >= 0 || !*code
                ? SW_OK
                : SW_FAIL(SW_E_FORMAT,
                          "%s: %s is \"%.40s\"%s, wanted the code of a language in the vocabulary",
-                         sw_json_name(in->words), key, code, code == usual ? " by default" : "");
+                         sw_json_name(in->settings), key, code, code == usual ? " by default" : "");
 }
 
 static sw_status add_token(struct sw_template *template, int32_t id)
@@ -87,7 +76,7 @@ static sw_status set_template(const struct sw_tokenizer *tokenizer,
     return class->code_first ? SW_OK : add_token(template, code);
 }
 
-static sw_status set_templates(struct sw_tokenizer *tokenizer, const struct settings *in,
+static sw_status set_templates(struct sw_tokenizer *tokenizer, const struct sw_class_files *in,
                                const struct language_class *class)
 {
     int32_t source, target;
@@ -97,7 +86,7 @@ static sw_status set_templates(struct sw_tokenizer *tokenizer, const struct sett
         return SW_FAIL(SW_E_FORMAT,
                        "%s: a text of the class %s ends with eos_token, and there is "
                        "none",
-                       sw_json_name(in->words), class->name);
+                       sw_json_name(in->settings), class->name);
     }
     SW_TRY(set_template(tokenizer, class, source, false, &tokenizer->single));
     SW_TRY(set_template(tokenizer, class, source, true, &tokenizer->pair));
@@ -109,13 +98,12 @@ sw_status sw_tokenizer_read_languages(struct sw_tokenizer *tokenizer, const char
 {
     sw_status st;
     const struct language_class *class = NULL;
-    struct settings in = {0};
-    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "tokenizer_config.json", &in.words));
+    struct sw_class_files in = {0}; /* of the two that name classes and languages */
+    SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "tokenizer_config.json", &in.settings));
     SW_TRY_OR(done, sw_tokenizer_read_beside(folder, "config.json", &in.model));
     SW_TRY_OR(done, find_class(tokenizer, &in, &class));
     st = class ? set_templates(tokenizer, &in, class) : SW_OK;
 done:
-    sw_json_close(in.words);
-    sw_json_close(in.model);
+    sw_class_files_close(&in);
     return st;
 }

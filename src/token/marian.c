@@ -322,9 +322,8 @@ static sw_status add_list(struct marian *self, const struct naming *in, const st
     int32_t id;
     const bool has = list && (list->type == SW_JSON_ARRAY || list->type == SW_JSON_OBJECT);
     for (const struct sw_json *one = has ? list->first : NULL; one; one = one->next) {
-        const struct sw_json *text =
-            one->type == SW_JSON_OBJECT ? sw_json_get(one, "content") : one;
-        if (text && text->type == SW_JSON_STRING) {
+        const struct sw_json *text = sw_tokenizer_token_text(one);
+        if (text) {
             SW_TRY(add_special(self, in, list->key, text->string, &id));
         }
     }

@@ -12,13 +12,18 @@ static const char settings_file[] = "tokenizer_config.json";
 static const char map_file[] = "special_tokens_map.json";
 static const char template_file[] = "chat_template.jinja"; /* has no roles; saved with the others */
 
+const struct sw_json *sw_tokenizer_token_text(const struct sw_json *token)
+{
+    const struct sw_json *text =
+        token->type == SW_JSON_OBJECT ? sw_json_get(token, "content") : token;
+    return text && text->type == SW_JSON_STRING ? text : NULL;
+}
+
 const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key)
 {
     const struct sw_json *value = sw_json_get(object, key);
-    if (value && value->type == SW_JSON_OBJECT) {
-        value = sw_json_get(value, "content");
-    }
-    return value && value->type == SW_JSON_STRING ? value->string : NULL;
+    const struct sw_json *text = value ? sw_tokenizer_token_text(value) : NULL;
+    return text ? text->string : NULL;
 }
 
 static sw_status read_side_file(struct sw_tokenizer *super, const struct sw_json *root)

@@ -2,7 +2,7 @@
 // Decides whether a model takes token types, 0 for a first text and 1 for a second. The inputs
 // that a tokenizer names decide, as in transformers: model_input_names of tokenizer_config.json,
 // else those of its class. A tokenizer that does not name token_type_ids has type 0 everywhere.
-#include "token/tokenizer.h"
+#include "token/class_files.h"
 
 #include <string.h>
 
@@ -19,9 +19,7 @@ static const char *const models[] = {
 bool sw_tokenizer_class_has_types(const char *name)
 {
     for (size_t i = 0; i < SW_LEN(classes); ++i) {
-        const size_t n = strlen(classes[i]);
-        if (strncmp(name, classes[i], n) == 0 &&
-            (strcmp(name + n, "Tokenizer") == 0 || strcmp(name + n, "TokenizerFast") == 0)) {
+        if (sw_class_is(name, classes[i])) {
             return true;
         }
     }

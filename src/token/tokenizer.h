@@ -28,7 +28,7 @@ void sw_tokenizer_fini(struct sw_tokenizer *tokenizer);
 sw_status sw_tokenizer_keep_file(struct sw_tokenizer *tokenizer, const char *name, const char *data,
                                  size_t len);
 
-/* Whether a folder's file of this name makes it a tokenizer's. */
+/* Whether sw_tokenizer_open looks for a file of this name in a folder. */
 bool sw_tokenizer_knows_file(const char *name);
 
 /* Reads a JSON file beside a tokenizer. An absent file gives an empty object under its name. */
@@ -53,7 +53,9 @@ bool sw_tokenizer_class_has_types(const char *name);
 sw_status sw_tokenizer_keep_class(struct sw_tokenizer *tokenizer);
 /* Sets the templates of a class whose texts have the code of their language. */
 sw_status sw_tokenizer_read_languages(struct sw_tokenizer *tokenizer, const char *folder);
-/* The text of a role's token, "eos_token": "x" or {"content": "x", ..}. NULL: null or absent. */
+/* The string of a token, "x" or {"content": "x", ..}; NULL: it is neither. */
+const struct sw_json *sw_tokenizer_token_text(const struct sw_json *token);
+/* The text of a role's token; NULL: null or absent. */
 const char *sw_tokenizer_role_text(const struct sw_json *object, const char *key);
 /* Takes the roles from the text of one of these files. */
 sw_status sw_tokenizer_parse_roles(struct sw_tokenizer *tokenizer, const char *name,
