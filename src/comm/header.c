@@ -36,7 +36,7 @@ sw_status sw_comm_header_check(const struct sw_comm_header *got, const struct sw
     theirs.sizes = mine.sizes;
     if (memcmp(&mine, &theirs, sizeof mine) == 0) {
         snprintf(how, sizeof how,
-                 "the %u of them have %llu bytes, as wanted, but not one by one the wanted sizes",
+                 "their number (%u) and total (%llu bytes) are as wanted, but their sizes differ",
                  mine.n_messages, (unsigned long long)mine.bytes);
         return sw_comm_misfit(x, rank, peer, how);
     }

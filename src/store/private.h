@@ -19,7 +19,7 @@ enum {
     MAX_SLOTS = 4096, /* queue_depth x lanes */
     MAX_PATHS = 256,
     MAX_BUFFERS = 64,      /* registered buffers of one store */
-    RANGES_OF_A_WRITE = 3, /* at most added to the written ranges by one write, which failed */
+    RANGES_OF_A_WRITE = 3, /* the most that a failed write adds to the written ranges */
     MESSAGE_BYTES = 1024   /* error message of a request */
 };
 

@@ -711,7 +711,7 @@ static sw_status take_class(const char *path, const struct sw_class_files *files
     return SW_OK;
 }
 
-/* The name under which a model is saved: its own, if it is found by that in a folder. */
+/* The name under which a model is saved: its own if sw_tokenizer_open looks for it in a folder. */
 static const char *kept_name(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;

@@ -14,7 +14,7 @@
 enum { LEAST_QUEUES = 24 };
 
 #define BLOCKED "a stream that waits would block others"
-/* value: set if there is none, or one that does not do. */
+/* value: set unless the variable has this one, or at least `least`. */
 static const struct variable {
     const char *backend, *name, *value;
     int least; /* least number; 0 = the value itself is needed */
@@ -31,7 +31,7 @@ static const struct variable {
 /* Ranks that are threads open devices at the same time. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool does(const struct variable *v, const char *is)
+static bool suffices(const struct variable *v, const char *is)
 {
     char *end;
     const long number = strtol(is, &end, 10);
@@ -41,7 +41,7 @@ static bool does(const struct variable *v, const char *is)
 static void put(const struct variable *v)
 {
     const char *is = getenv(v->name);
-    if (is && does(v, is)) {
+    if (is && suffices(v, is)) {
         return;
     }
     if (is) {
