@@ -41,7 +41,11 @@ static sw_status boolean_zero(struct sw_config_impl *impl, struct sw_json *root)
     return SW_OK;
 }
 
-/* A deprecated flag of ZeRO that stands for a block with device cpu. */
+/* Deprecated flags of ZeRO, each of which stands for a block with device cpu. */
+static const struct {
+    const char *flag, *block;
+} cpu_flags[] = {{"cpu_offload", "offload_optimizer"}, {"cpu_offload_param", "offload_param"}};
+
 static sw_status cpu_flag(struct sw_config_impl *impl, struct sw_json *zero, const char *old_key,
                           const char *new_key)
 {
@@ -128,12 +132,13 @@ sw_status sw_config_modern_path(struct sw_config_impl *impl, char **path)
 
 const char *sw_config_block_of_flag(const char *block, const char *key)
 {
-    if (strcmp(block, "zero_optimization") != 0) {
-        return NULL;
+    const bool is_zero = strcmp(block, "zero_optimization") == 0;
+    for (size_t i = 0; is_zero && i < SW_LEN(cpu_flags); i++) {
+        if (strcmp(key, cpu_flags[i].flag) == 0) {
+            return cpu_flags[i].block;
+        }
     }
-    return strcmp(key, "cpu_offload") == 0         ? "offload_optimizer"
-           : strcmp(key, "cpu_offload_param") == 0 ? "offload_param"
-                                                   : NULL;
+    return NULL;
 }
 
 /* The block's old name counts when the new one is absent or null. */
@@ -168,8 +173,9 @@ sw_status sw_config_modernise(struct sw_config_impl *impl)
     SW_TRY(bfloat16(impl, root));
     struct sw_json *zero = sw_json_get(root, "zero_optimization");
     if (zero && zero->type == SW_JSON_OBJECT) {
-        SW_TRY(cpu_flag(impl, zero, "cpu_offload", "offload_optimizer"));
-        SW_TRY(cpu_flag(impl, zero, "cpu_offload_param", "offload_param"));
+        for (size_t i = 0; i < SW_LEN(cpu_flags); i++) {
+            SW_TRY(cpu_flag(impl, zero, cpu_flags[i].flag, cpu_flags[i].block));
+        }
         SW_TRY(renamed(impl, zero));
     }
     return SW_OK;
